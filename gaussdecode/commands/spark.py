@@ -180,14 +180,14 @@ def _apply_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="TABLE=EXPR,...",
-        help="of a new table of iceberg: columns, days(COLUMN), bucket(16, COLUMN), ...",
+        help="of a new table: columns; of iceberg days(COLUMN), bucket(16, COLUMN), ... too",
     )
     parser.add_argument(
         "--cluster-by",
         action="append",
         default=[],
         metavar="TABLE=COLUMN,...",
-        help="of a new table of iceberg: rows lie near each other by these",
+        help="of a new table: rows lie near each other by these",
     )
     parser.add_argument("--history", action="store_true", help="keep what rows were")
     parser.add_argument(

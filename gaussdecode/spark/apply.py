@@ -135,11 +135,6 @@ def make_run(
         ConfigError: this session cannot write it.
     """
     if store.format == DELTA:
-        if options.layouts:
-            raise ConfigError(
-                f"{store.root} is kept as delta, whose rows are divided by their keys: --partition-by and "
-                "--cluster-by are for tables of iceberg"
-            )
         if store.catalog:
             _check_lake(engine, DELTA, store.catalog)
         return Run(engine, landing, store, options, progress)

@@ -9,6 +9,7 @@ closed intervals. So files and bytes grow with what changed, and not with the ta
 import dataclasses
 import json
 import pickle
+import urllib.parse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -18,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from gaussdecode.errors import LandingError
+from gaussdecode.spark.changelog import split_by
 from gaussdecode.spark.events import KEY, row_keys, state_schema
 from gaussdecode.spark.merge import merge, merge_delta
 from gaussdecode.spark.place import parquet_file, read_table
@@ -136,9 +138,13 @@ def _merge_whole(job: Job, bucket: int, parts: Sequence[Part], events: pa.Table)
     merged = merge(held, events, job.resets, job.schema, job.order)
     whole: tuple[StateFile, ...] = ()
     if merged.current.num_rows:
-        name = f"{CURRENT}/{job.token}-{bucket:06d}"
-        schema_id = job.schema.schema_id
-        whole = (write_state(merged.current, job.table_root, name, schema_id, bucket),)
+        whole = tuple(
+            write_state(
+                rows, job.table_root, f"{CURRENT}/{job.token}-{bucket:06d}",
+                job.schema.schema_id, bucket, part,
+            )
+            for part, rows in _laid_out(job, merged.current)
+        )  # fmt: skip
     return _piece(job, bucket, parts, whole, None, merged.closed, ended, merged.unmatched)
 
 
@@ -154,10 +160,15 @@ def _piece(
         if rows.nbytes <= job.sizes.gathered // job.buckets:
             handed[kind] = to_bytes(rows)
             continue
-        is_added = kind == "added"
-        name = f"{CURRENT if is_added else HISTORY}/{job.token}-{kind}-{bucket:06d}"
-        own = bucket if is_added else -1
-        files.append((kind, write_state(rows, job.table_root, name, job.schema.schema_id, own)))
+        name, schema_id = f"{job.token}-{kind}-{bucket:06d}", job.schema.schema_id
+        if kind == "closed":
+            closed_file = write_state(rows, job.table_root, f"{HISTORY}/{name}", schema_id)
+            files.append((kind, closed_file))
+            continue
+        files += [
+            (kind, write_state(of, job.table_root, f"{CURRENT}/{name}", schema_id, bucket, part))
+            for part, of in _laid_out(job, rows)
+        ]
     read = sum(part.file.bytes for part in parts if part.file.bucket >= 0)
     return Piece(
         bucket,
@@ -169,6 +180,24 @@ def _piece(
         unmatched,
         read,
     )
+
+
+def _laid_out(job: Job, rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
+    """Rows by partition, in the order that they are kept in.
+
+    Values are in the log alone: not every reader finds the deletion vector of a file whose path they are in.
+    """
+    if job.cluster:
+        rows = rows.take(pc.sort_indices(rows, [(name, "ascending") for name in job.cluster]))
+    found = [("", rows)]
+    for name in job.partition:
+        column = urllib.parse.quote(name, safe="")
+        found = [
+            (f"{part}/{column}={value}".strip("/"), of)
+            for part, held in found
+            for value, of in split_by(held, name)
+        ]
+    yield from found
 
 
 # --- reading --------------------------------------------------------------------------------
@@ -309,8 +338,17 @@ def gather(index: int, payloads: Sequence[bytes], jobs: Sequence[Job]) -> list[s
         fold = _chosen(job, ended, gone, sum(len(p.added) for p in pieces if p.added is not None))
         rows_by_bucket = _with_folded(job, fold, ended, added)
         gone |= {file.path for file in fold}
-        name = f"{CURRENT}/{job.token}-added"
-        files.append(("added", write_added(root, name, job.schema.schema_id, rows_by_bucket)))
+        divided: dict[str, dict[int, pa.Table]] = {}
+        for bucket, rows in rows_by_bucket.items():
+            for part, of in _laid_out(job, rows):
+                divided.setdefault(part, {})[bucket] = of
+        files += [
+            (
+                "added",
+                write_added(root, f"{CURRENT}/{job.token}-added", job.schema.schema_id, of, p),
+            )
+            for p, of in divided.items()
+        ]
     left = {path: rows for path, rows in ended.items() if path not in gone}
     deletes, size = write_vectors(root, f"{CURRENT}/{job.token}", left) if left else ({}, 0)
     result = {

@@ -260,7 +260,7 @@ class LakeRun(Run):
                 "--cluster-by for it, or begin a new target"
             )
         if work.schema is None:
-            wanted.check(schema.title, schema.names, self.store.format)
+            wanted.check(schema.title, {c.name: c.type for c in schema.columns}, self.store.format)
             self.layouts[table] = wanted
 
     def _can_merge(self, group: Group, held: IcebergTable) -> bool:

@@ -11,8 +11,10 @@ from typing import Any, Final, Self
 from gaussdecode.errors import ConfigError
 from gaussdecode.spark.formats import DELTA
 from gaussdecode.spark.landing import Landing
-from gaussdecode.spark.schema import TableSchema
+from gaussdecode.spark.schema import TableSchema, match_columns
 
+_UNSORTED: Final = ("list", "struct")
+_UNDIVIDED: Final = ("float", "double", "binary")
 _TRANSFORM: Final = re.compile(r"(years|months|days|hours|bucket)\((?:(\d+), *)?([^()]+)\)")
 _PART: Final = re.compile(r"(?:[^,()]|\([^()]*\))+")
 
@@ -76,8 +78,13 @@ class Layout:
             "cluster": list(self.cluster),
         }
 
-    def check(self, table: str, columns: Sequence[str], kept_as: str) -> None:
+    def check(self, table: str, columns: Mapping[str, str], kept_as: str) -> None:
         """See that a format can lay out a table so.
+
+        Args:
+            table: its title.
+            columns: types, as Arrow spells them, by name.
+            kept_as: the format.
 
         Raises:
             ConfigError: it has no such column, or the format has no such layout.
@@ -88,19 +95,34 @@ class Layout:
                     f"{table} has no column {name!r} to partition or cluster by; it has: "
                     f"{', '.join(columns)}"
                 )
-        if kept_as == DELTA and any(part.transform for part in self.partition):
+        if kept_as != DELTA:
+            return
+        for name in (*(part.column for part in self.partition), *self.cluster):
+            if columns[name].startswith(_UNSORTED) or (
+                columns[name] in _UNDIVIDED and name not in self.cluster
+            ):
+                raise ConfigError(
+                    f"{table}: column {name!r} is of a type ({columns[name]}) that divides or orders no rows here"
+                )
+        if any(part.transform for part in self.partition):
             raise ConfigError(
                 f"{table}: Delta Lake partitions by values of columns alone: give a column, cluster by it, or "
                 "keep the table as iceberg"
             )
-        if kept_as == DELTA and self.partition and self.cluster:
-            raise ConfigError(f"{table}: Delta Lake partitions or clusters a table, not both")
 
     def among(self, columns: Collection[str]) -> Self:
         """What of it is left where columns are gone."""
         parts = tuple(part for part in self.partition if part.column in columns)
         cluster = tuple(name for name in self.cluster if name in columns)
         return dataclasses.replace(self, partition=parts, cluster=cluster)
+
+
+def followed(columns: Sequence[str], old: TableSchema, new: TableSchema) -> tuple[str, ...]:
+    """What columns are called in a newer version; those that are gone, or of another type, are left out."""
+    called = {before: after for after, before in match_columns(old, new).items()}
+    types = {c.name: c.type for c in old.columns}
+    now = {c.name: c.type for c in new.columns}
+    return tuple(called[c] for c in columns if c in called and now[called[c]] == types[c])
 
 
 PLAIN: Final = Layout()

@@ -133,14 +133,14 @@ def park_rows(task: ParkTask) -> Iterator[str]:
     name = f"{CURRENT}/{task.token}-kept"
     if file.bucket >= 0 and kept.any():
         left = rows.filter(pa.array(kept))
-        new = write_state(left, task.root, name, file.schema_id, file.bucket)
+        new = write_state(left, task.root, name, file.schema_id, file.bucket, file.partition)
     elif kept.any():
         parts = {
             bucket: rows.slice(start, stop - start).filter(pa.array(kept[start:stop]))
             for bucket, (start, stop) in spans(task.root / file.path).items()
         }
         parts = {bucket: of for bucket, of in parts.items() if of.num_rows}
-        new = write_added(task.root, name, file.schema_id, parts)
+        new = write_added(task.root, name, file.schema_id, parts, file.partition)
     yield json.dumps([file.path, None if new is None else dataclasses.asdict(new)])
 
 

@@ -17,8 +17,9 @@ from gaussdecode.spark.changelog import ChangelogTask, write_changelog
 from gaussdecode.spark.datatests import Failed, Tests, by_directory
 from gaussdecode.spark.engine import Engine, SparkEngine
 from gaussdecode.spark.failpoint import Step, reach
+from gaussdecode.spark.formats import DELTA
 from gaussdecode.spark.landing import Landing
-from gaussdecode.spark.layout import Layouts, comment
+from gaussdecode.spark.layout import Layouts, comment, followed, layouts_by_directory
 from gaussdecode.spark.place import files_below
 from gaussdecode.spark.plan import Applied, Era, Plan, Stop, TablePlan, make_plan
 from gaussdecode.spark.positions import publish_positions
@@ -63,7 +64,7 @@ class Options:
         catalog: names of the tables in a catalog of the session, see `catalog.full_pattern`; None
             for what the target has.
         tests: of data, see `datatests`; None for none.
-        layouts: of tables that are new, in Iceberg, by name; None for none.
+        layouts: of tables that are new, by name; None for none.
         sizes: how work is cut.
     """
 
@@ -149,6 +150,8 @@ class Work:
     quarantine: tuple[StateFile, ...] = ()
     history_from: int | None = None
     buckets: int = 1
+    partition: tuple[str, ...] = ()
+    cluster: tuple[str, ...] = ()
     unmatched: int = 0
     since: int = -1
     source: str | None = None
@@ -171,6 +174,7 @@ class Run:
         at = -1 if self.before is None else self.before.n
         self.summary = Summary(at, at, landing.last_n, landing_id=landing.landing_id)
         self.tests = by_directory(options.tests or {}, landing.find_table)
+        self.chosen_layouts = layouts_by_directory(options.layouts or {}, landing.find_table)
         self.touched: set[str] = set()
         self.stopped: dict[str, Stop] = {}
 
@@ -445,6 +449,8 @@ class Run:
         landed = sum(change.file.bytes for era in planned.eras for change in era.files)
         self.summary.bytes_read += landed
         self.summary.rows += sum(c.file.rows for era in planned.eras for c in era.files)
+        if self.store.format == DELTA:
+            self._choose_layout(work)
         held = None if version is None else version.buckets_of(source)
         if held is None:
             wanted = power_of_two(landed / self.options.sizes.first_bucket)
@@ -453,6 +459,44 @@ class Run:
             work.buckets = held
         self.touched.add(table)
         return work
+
+    def _choose_layout(self, work: Work) -> None:
+        """See that a table is, or can be, laid out as it is wanted.
+
+        Raises:
+            ConfigError: it cannot.
+        """
+        version, wanted = work.version, self.chosen_layouts.get(work.table)
+        if version is not None:
+            work.partition, work.cluster = version.partition, version.cluster
+        if wanted is None:
+            return
+        schema = work.eras[-1].schema if work.eras else work.schema
+        title = work.table if schema is None else schema.title
+        partition = tuple(part.column for part in wanted.partition)
+        if version is not None:
+            if (partition, wanted.cluster) != (version.partition, version.cluster):
+                raise ConfigError(
+                    f"{title} was made with another layout, which it keeps: leave out --partition-by and "
+                    "--cluster-by for it, or begin a new target"
+                )
+            return
+        if work.source is not None:
+            raise ConfigError(
+                f"{title} is of several sources, whose columns may differ: such a table has no layout"
+            )
+        if schema is not None:
+            wanted.check(title, {c.name: c.type for c in schema.columns}, self.store.format)
+        work.partition, work.cluster = partition, wanted.cluster
+
+    def _follow_layout(self, work: Work, schema: TableSchema) -> bool:
+        """Give the columns of a layout the names of now; whether all files have to be written anew."""
+        if work.schema is None:
+            return False
+        before = work.partition
+        work.partition = followed(work.partition, work.schema, schema)
+        work.cluster = followed(work.cluster, work.schema, schema)
+        return work.partition != before
 
     def _pass(self, works: Sequence[Work], number: int) -> None:
         """Apply one era of each table."""
@@ -484,6 +528,7 @@ class Run:
         era = work.eras[number]
         is_rebuilt = work.schema is not None and (work.schema.key_shape() != era.schema.key_shape())
         is_rebuilt |= any(file.bucket == OTHERS for file in work.current)
+        is_rebuilt |= self._follow_layout(work, era.schema)
         sizes = self.options.sizes
         bulk = sum(file.bytes for file in work.current) + _landed(era)
         if bulk > work.buckets * sizes.full_bucket and work.buckets < MAX_BUCKETS:
@@ -509,6 +554,8 @@ class Run:
             with_history=self._has_history(work.version),
             with_vectors=self._with_vectors(),
             token=f"{self.token}{number:02d}",
+            partition=work.partition,
+            cluster=work.cluster,
             sizes=sizes,
         )
 
@@ -648,7 +695,7 @@ class Run:
         assert schema is not None
         if before is not None:
             work.closed[:0], work.changelog[:0] = before.closed, before.changelog
-        columns = shape_of(schema, "", "").columns
+        columns = shape_of(schema).columns
         for folder, files in ((HISTORY, work.closed), (CHANGELOG, work.changelog)):
             for file in files:
                 old = self.store.schema(work.table, file.schema_id)
@@ -681,6 +728,8 @@ class Run:
             unmatched=work.unmatched + (0 if before is None else before.unmatched),
             created=utc_now(),
             part=self._part(work, plan),
+            partition=work.partition,
+            cluster=work.cluster,
             parts=work.parts,
         )
         said = comment(work.schema, self.landing)

@@ -36,7 +36,7 @@ class StateFile:
         bytes: its size.
         schema_id: of its rows.
         bucket: of the current state; -1 elsewhere, and where it has rows of many buckets; see `OTHERS`.
-        partition: of the changelog, ``column=value``, percent-encoded; empty elsewhere.
+        partition: ``column=value/...`` of the columns that divide files, percent-encoded; empty for none.
         deletes: where its deletion vector is, see `vectors.Vector`; empty for none.
         deleted: rows that this names.
         stats: of its rows, as the log has them.
@@ -88,6 +88,8 @@ class TableVersion:
         unmatched: changes that do not fit what it had, since the table was begun; see `merge.Merged`.
         created: when.
         part: of entry n + 1 it has what is up to this CSN; 0 for nothing.
+        partition: columns whose values divide the files of the current state.
+        cluster: columns that rows of a file are sorted by.
         parts: of several sources, whose rows are in files of their own, by name.
     """
 
@@ -107,6 +109,8 @@ class TableVersion:
     unmatched: int = 0
     created: str = ""
     part: int = 0
+    partition: tuple[str, ...] = ()
+    cluster: tuple[str, ...] = ()
     parts: dict[str, PartVersion] = dataclasses.field(default_factory=dict)
 
     @property
@@ -151,7 +155,8 @@ class TableVersion:
             source: PartVersion(of["buckets"], _tuple(of["ignore_through"]))
             for source, of in record.get("parts", {}).items()
         }
-        record["accepted_gaps"] = tuple(record["accepted_gaps"])
+        for name in ("accepted_gaps", "partition", "cluster"):
+            record[name] = tuple(record[name])
         return cls(**record)
 
 

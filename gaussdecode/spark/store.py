@@ -315,7 +315,7 @@ class Target:
             LandingError: another writer committed this number.
         """
         schema = self.schema(table, version.schema_id)
-        shape = shape_of(schema, version.changelog_by, comment)
+        shape = shape_of(schema, version.changelog_by, comment, version.partition)
         self.log(table).commit(version, shape, with_vectors=with_vectors, is_change=is_change)
 
     def commit_database(self, version: DatabaseVersion) -> None:

@@ -54,12 +54,12 @@ class Shape:
 
     Attributes:
         columns: of each folder's files; those of a folder without tells the files themselves.
-        partition: column that the changelog is partitioned by, and its type; None for none.
+        partition: by folder, columns that its files are partitioned by, and their types.
         comment: what the table says of itself when it is made.
     """
 
     columns: Mapping[str, pa.Schema]
-    partition: pa.Field | None = None
+    partition: Mapping[str, Sequence[pa.Field]] = dataclasses.field(default_factory=dict)
     comment: str = ""
 
 
@@ -284,7 +284,7 @@ class TableLog:
         if before.version < 0 and not is_kept:
             return -1
         now = time.time_ns() // 1_000_000
-        by = shape.partition if folder == CHANGELOG else None
+        by = shape.partition.get(folder, ())
         changed = self._changes(before, files, by, now, is_change=is_change)
         state = {} if record is None else {PROPERTY: json.dumps(record, separators=(",", ":"))}
         described = self._description(folder, before, files, shape, with_vectors, state, now)
@@ -306,7 +306,7 @@ class TableLog:
 
     @staticmethod
     def _changes(
-        before: Snapshot, files: Sequence[StateFile], by: pa.Field | None, now: int, *,
+        before: Snapshot, files: Sequence[StateFile], by: Sequence[pa.Field], now: int, *,
         is_change: bool,
     ) -> list[Json]:  # fmt: skip
         """Files that come, go, or get another deletion vector."""
@@ -345,10 +345,14 @@ class TableLog:
             if not files:
                 return []
             columns = parquet_file(self._root / files[0].path).schema_arrow.remove_metadata()
-        by = shape.partition if folder == CHANGELOG else None
-        if by is not None and by.name not in columns.names:
-            columns = columns.append(by)
+        by = shape.partition.get(folder, ())
+        for field in by:
+            if field.name not in columns.names:  # that only paths have
+                columns = columns.append(field)
         old = before.metadata
+        names = [field.name for field in by]
+        if folder == CHANGELOG:  # its older files stay
+            names = old.get("partitionColumns", names)
         schema, properties = delta_schema(columns, old.get("schemaString"))
         with_vectors = with_vectors or any(file.deletes for file in files)
         if with_vectors:
@@ -360,7 +364,7 @@ class TableLog:
             "id": old.get("id") or str(uuid.uuid4()),
             "format": {"provider": "parquet", "options": {}},
             "schemaString": schema,
-            "partitionColumns": old.get("partitionColumns", [by.name] if by is not None else []),
+            "partitionColumns": names,
             "configuration": {**(old.get("configuration") or {}), **properties, **state},
             "createdTime": old.get("createdTime", now),
         }
@@ -419,15 +423,14 @@ _FILES: Final = ("add", "remove")
 _INFO: Final = ("commitInfo",)
 
 
-def _added(file: StateFile, path: str, by: pa.Field | None, modified: int) -> Json:
+def _added(file: StateFile, path: str, by: Sequence[pa.Field], modified: int) -> Json:
     """A file as the log has it."""
-    values = {}
+    values, types = {}, {field.name: field.type for field in by}
     for part in filter(None, file.partition.split("/")):
         name, _, text = part.partition("=")
+        name = urllib.parse.unquote(name)
         value = None if text == _NO_PARTITION else urllib.parse.unquote(text)
-        values[urllib.parse.unquote(name)] = (
-            value if by is None else partition_value(value, by.type)
-        )
+        values[name] = partition_value(value, types.get(name, pa.string()))
     stats = json.loads(file.stats or json.dumps({"numRecords": file.rows}))
     added: Json = {
         "path": urllib.parse.quote(path, safe="/=-_.~"),

@@ -1,5 +1,7 @@
 """What the Delta tables of a table look like, given its schema. Pure."""
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 
 from gaussdecode.spark.changelog import BY_COMMIT_DATE
@@ -9,19 +11,23 @@ from gaussdecode.spark.statefile import CHANGELOG, CURRENT, HISTORY
 from gaussdecode.spark.tablelog import Shape
 
 
-def shape_of(schema: TableSchema, by: str, comment: str) -> Shape:
+def shape_of(
+    schema: TableSchema, by: str = "", comment: str = "", partition: Sequence[str] = ()
+) -> Shape:
     """Columns of all of them.
 
     Args:
         schema: of the rows.
         by: column that the changelog is partitioned by; empty for none.
         comment: what the table says of itself when it is made.
+        partition: columns that the rows are partitioned by.
     """
     changes = pa.schema([*change_fields(schema), pa.field("gd_n", pa.int64()), *schema.arrow()])
-    partition = None
+    parts = {CURRENT: [changes.field(name) for name in partition]}
     if by == BY_COMMIT_DATE:
-        partition = pa.field(by, pa.date32())
+        parts[CHANGELOG] = [pa.field(by, pa.date32())]
     elif by:
-        partition = changes.field(by) if by in changes.names else pa.field(by, pa.string())
+        is_there = by in changes.names
+        parts[CHANGELOG] = [changes.field(by) if is_there else pa.field(by, pa.string())]
     columns = {CURRENT: state_schema(schema), HISTORY: closed_schema(schema), CHANGELOG: changes}
-    return Shape(columns, partition, comment)
+    return Shape(columns, parts, comment)

@@ -68,6 +68,8 @@ class Job:
         with_history: keep what ended.
         with_vectors: files may stay where few of their rows are no longer current.
         token: of this run, in the names of its files.
+        partition: columns whose values divide files.
+        cluster: columns that rows of a file are sorted by.
         sizes: what is written whole, and what is gathered.
     """
 
@@ -84,6 +86,8 @@ class Job:
     with_history: bool
     with_vectors: bool
     token: str
+    partition: tuple[str, ...] = ()
+    cluster: tuple[str, ...] = ()
     sizes: Sizes = dataclasses.field(default_factory=Sizes)
 
     def group(self, bucket: int) -> int:

@@ -268,7 +268,8 @@ def merge_files(task: MergeTask) -> Iterator[str]:
         parts = [read_table(root / file.path) for file in task.files]
     except (OSError, pa.ArrowException) as error:
         raise LandingError(f"{root}: a file cannot be read: {error}; restore it") from error
-    rows = pa.concat_tables(parts)
+    # Files that were written anew may lack a column of old values, or part of it.
+    rows = pa.concat_tables(parts, promote_options="permissive")
     first = task.files[0]
     new = write_state(rows, root, task.name, first.schema_id, partition=first.partition)
     yield json.dumps([first.path, dataclasses.asdict(new)])
@@ -295,7 +296,8 @@ def _settled(
     schema = store.schema(table, version.schema_id).of(source)
     assert schema is not None
     forced = () if buckets != before else unsettled
-    by_source[source] = _spread(engine, store, table, schema, held, buckets, forced, token)
+    layout = (version.partition, version.cluster)
+    by_source[source] = _spread(engine, store, table, schema, held, buckets, forced, layout, token)
     current = sorted((f for of in by_source.values() for f in of), key=lambda file: file.bucket)
     if source is None:
         return dataclasses.replace(version, current=tuple(current), buckets=buckets)
@@ -313,6 +315,7 @@ def _spread(
     files: Sequence[StateFile],
     buckets: int,
     forced: tuple[int, ...],
+    layout: tuple[tuple[str, ...], tuple[str, ...]],
     token: str,
 ) -> list[StateFile]:
     """Write buckets whole: those that are named, or all of them as their number is another."""
@@ -332,6 +335,8 @@ def _spread(
         with_history=False,
         with_vectors=False,
         token=token,
+        partition=layout[0],
+        cluster=layout[1],
     )
     planned = [MapTask(job, job.table_root, base=(file,)) for file in files]
     if forced:
@@ -352,8 +357,8 @@ def _unsettled(files: Sequence[StateFile], buckets: int) -> tuple[int, ...]:
     """Buckets with rows that are no longer current, or in added files."""
     if any(file.bucket < 0 for file in files):
         return tuple(range(buckets))
-    held = collections.Counter(file.bucket for file in files)
-    return tuple(sorted({f.bucket for f in files if f.deletes or held[f.bucket] > 1}))
+    held = collections.Counter((file.bucket, file.partition) for file in files)
+    return tuple(sorted({f.bucket for f in files if f.deletes or held[f.bucket, f.partition] > 1}))
 
 
 def vacuum(target: Given, *, older_than_seconds: float = 7 * DAY) -> Vacuumed:

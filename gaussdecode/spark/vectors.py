@@ -183,14 +183,16 @@ def current_rows(root: Place, file: StateFile, columns: Sequence[str] | None = N
     return rows.filter(pa.array(is_current((0, rows.num_rows), ended_rows(root, file))))
 
 
-def write_added(root: Place, name: str, schema_id: str, parts: Mapping[int, pa.Table]) -> StateFile:
+def write_added(
+    root: Place, name: str, schema_id: str, parts: Mapping[int, pa.Table], partition: str = ""
+) -> StateFile:
     """Write rows by bucket into one file."""
     buckets = sorted(parts)
     edges = np.cumsum([0, *(parts[bucket].num_rows for bucket in buckets)]).tolist()
     spans = [[b, edges[i], edges[i + 1]] for i, b in enumerate(buckets)]
     rows = pa.concat_tables([parts[bucket] for bucket in buckets])
     rows = rows.replace_schema_metadata({_SPANS: json.dumps(spans, separators=(",", ":"))})
-    return write_state(rows, root, name, schema_id, group_rows=_ROW_GROUP)
+    return write_state(rows, root, name, schema_id, -1, partition, group_rows=_ROW_GROUP)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -15,14 +15,16 @@ from kit.postgres import Database
 from kit.s3 import ENVIRONMENT, S3
 
 from gaussdecode.cli import main
-from gaussdecode.errors import EX_OK, LandingError
+from gaussdecode.errors import EX_OK, ConfigError, LandingError
 from gaussdecode.source.quoting import literal
 from gaussdecode.spark.apply import Options, apply_with
 from gaussdecode.spark.deltalog import DeltaLog
 from gaussdecode.spark.engine import LocalEngine
+from gaussdecode.spark.layout import read_layouts
 from gaussdecode.spark.spread import Sizes
 from gaussdecode.spark.store import Target
 from gaussdecode.spark.upkeep import compact_with, vacuum
+from gaussdecode.spark.vectors import current_rows
 
 Rows = list[dict[str, Any]]  # Any: values
 Read = Callable[[Path, int | None], Rows]
@@ -297,3 +299,82 @@ def test_tables_on_a_store(tmp_path: Path, s3: S3) -> None:
         assert canon(rows) == state.rows
         changes = DeltaTable(f"{where}/changelog", storage_options=options)
         assert changes.to_pyarrow_table().num_rows > len(state.rows)
+
+
+@pytest.mark.parametrize("with_vectors", [False, True])
+def test_layouts(tmp_path: Path, *, with_vectors: bool) -> None:
+    """Files are divided by values, NULLs and odd ones too, and rows sorted; a column may be renamed, or go."""
+    day, word = Column(2, "day", pa.date32()), Column(3, "word", pa.string())
+    flag, at = Column(4, "flag", pa.bool_()), Column(5, "at", pa.timestamp("us"))
+    table = Table("t", [Column(1, "id", pa.int32()), day, word, flag, at], (1,), full=False)
+    source = History(tmp_path / "landing", 1, with_schema_changes=False, tables=[table])
+    rng, rows = Random(3), dict[int, dict[int, Any]]()
+    noon = dt.datetime.fromisoformat("2026-01-01T12:00:00.000001")
+    words = ["a/b", "it's = 5%", "é", None, "x y"]
+
+    def land(count: int) -> None:
+        source.lsn += 10
+        for seq in range(count):
+            number = rng.randint(1, 60)
+            row = {1: number, 2: dt.date(2026, 1, rng.randint(1, 3)), 3: rng.choice(words)}
+            row |= {
+                4: rng.choice([True, False, None]),
+                5: noon + dt.timedelta(hours=rng.randint(0, 2)),
+            }
+            source.land(table, seq, "U" if number in rows else "I", row, None, [])
+            rows[number] = row
+        source.commit()
+
+    def check() -> None:
+        read = [by_polars, *([] if with_vectors else [by_delta_rs])]
+        for by in read:
+            found = [
+                tuple(r[c.name] for c in table.columns) for r in by(place(tmp_path, table), None)
+            ]
+            wanted = [tuple(row[c.number] for c in table.columns) for row in rows.values()]
+            assert canon(found) == canon(wanted)
+
+    layouts = read_layouts(["public.t=day,word,flag,at"], ["public.t=id"])
+    made: dict[str, Any] = {
+        "layouts": layouts,
+        "vectors": with_vectors,
+        "buckets": 2,
+        "sizes": BESIDE,
+    }
+    for _ in range(4):
+        land(30)
+        apply(tmp_path, **made)
+        check()
+    store = Target(tmp_path / "target")
+    version = store.newest(table.directory)
+    assert version is not None
+    assert len({file.partition for file in version.current}) > 8
+    for file in version.current:
+        ids = current_rows(store.table_root(table.directory), file).column("id").to_pylist()
+        assert ids == sorted(ids) or file.bucket < 0
+    if not with_vectors:
+        opened = DeltaTable(place(tmp_path, table))
+        assert opened.metadata().partition_columns == ["day", "word", "flag", "at"]
+        some = opened.to_pyarrow_table(filters=[("word", "=", "it's = 5%")])
+        assert some.num_rows == sum(row[3] == "it's = 5%" for row in rows.values())
+    land(1)
+    with pytest.raises(ConfigError, match="was made with another layout"):
+        apply(tmp_path, **{**made, "layouts": read_layouts(["public.t=day"], [])})
+    word.name = "name"
+    land(20)
+    apply(tmp_path)
+    check()
+    table.columns.remove(day)
+    for row in rows.values():
+        del row[2]
+    land(20)
+    for row in rows.values():
+        row.pop(2, None)
+    apply(tmp_path)
+    check()
+    newest = Target(tmp_path / "target").newest(table.directory)
+    assert newest is not None
+    assert newest.partition == ("name", "flag", "at")
+    compact_with(LocalEngine(), tmp_path / "target")
+    assert compact_with(LocalEngine(), tmp_path / "target").tables == 0
+    check()

@@ -118,13 +118,16 @@ def test_layouts_of_options() -> None:
         ("t", "t=a", "give TABLE=COLUMN"), ("t=", "t=a", "give TABLE=COLUMN"),
         ("t=bucket(a)", "t=a", "is none"), ("t=bucket(0, a)", "t=a", "is none"),
         ("t=weeks(a)", "t=a", "is none"), ("t=days(a)", "t=b", "no column 'b'"),
-        ("t=days(a)", "t=a", "values of columns alone"), ("t=a", "t=a", "not both"),
+        ("t=days(a)", "t=a", "values of columns alone"), ("t=x", "t=a", "divides or orders no rows"),
+        ("t=a", "t=l", "divides or orders no rows"),
     ],
 )  # fmt: skip
 def test_layouts_that_are_none(partition: str, cluster: str, why: str) -> None:
     """What cannot be is refused, with what can."""
     with pytest.raises(ConfigError, match=why):
-        read_layouts([partition], [cluster])["t"].check("t", ["a"], DELTA)
+        read_layouts([partition], [cluster])["t"].check(
+            "t", {"a": "int32", "x": "binary", "l": "list<element: int32>"}, DELTA
+        )
 
 
 @pytest.mark.parametrize("options", WITH_JARS)
