@@ -4,7 +4,7 @@ A table of N rows with a key, an out-of-line text and some columns is landed and
 two tables of a format, one by `gaussdecode.spark.apply`, one by hand. Then M random changes
 (updates, a tenth of them without the text, deletes, inserts) are landed and brought into both:
 
-* ``apply``: `gaussdecode.spark.apply`;
+* ``apply``: `gaussdecode.spark.apply`, with deletion vectors where it keeps Delta Lake;
 * ``merge``: the newest change of each key by a window function, then MERGE on the key, with the
   text that was not sent from the row that is there, into a table that has the table's own
   columns only, and that writes deletion vectors or merges on read.
@@ -30,7 +30,8 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from spark_apply import NAMES, POSITION, Source, all_changes, checksum, session, timed
 
-from gaussdecode.spark.apply import apply
+from gaussdecode.spark.apply import Options, apply, apply_with
+from gaussdecode.spark.engine import LocalEngine
 from gaussdecode.spark.formats import DELTA, ICEBERG, settings
 from gaussdecode.spark.query import current
 
@@ -75,7 +76,8 @@ def measure(
     source = Source(where / "landing", 1)
     source.insert(rows)
     target = where / "target"
-    _, first = timed(lambda: apply(spark, where / "landing", target, format=kind))
+    vectors = kind == DELTA
+    _, first = timed(lambda: apply(spark, where / "landing", target, format=kind, vectors=vectors))
     if kind == DELTA:
         name = f"delta.`{where / 'by-hand'}`"
     else:
@@ -99,7 +101,7 @@ def measure(
             source.alive = source.alive[-max(changes * 4, 1000) :]
         source.change(changes)
         ways: list[tuple[str, Callable[[], object]]] = [
-            ("apply", lambda: apply(spark, where / "landing", target, format=kind)),
+            ("apply", lambda: apply(spark, where / "landing", target)),
             ("merge", lambda entry=entry: merge(
                 spark, name, newest(spark, where / "landing", entry))),
         ]  # fmt: skip
@@ -116,18 +118,55 @@ def measure(
     }  # fmt: skip
 
 
+def small_applies(where: Path, rows: int, *, vectors: bool) -> dict[str, Any]:
+    """A hundred applies into Delta Lake of a hundred random rows each, in this process."""
+    source, options = Source(where / "landing", 1), Options(vectors=vectors)
+    source.insert(rows)
+    target = where / "target"
+
+    def step() -> object:
+        return apply_with(LocalEngine(), where / "landing", target, options)
+
+    def sizes() -> dict[Path, int]:
+        return {path: path.stat().st_size for path in target.rglob("*") if path.is_file()}
+
+    step()
+    held = sizes()
+    whole, files, written, cpu = sum(held.values()), len(held), 0, 0.0
+    for _ in range(100):
+        source.change(100)
+        cpu += timed(step)[1]
+        now = sizes()
+        written += sum(size for path, size in now.items() if path not in held)
+        held |= now
+    return {
+        "kind": "small applies", "rows": rows, "deletion_vectors": vectors, "cpu": round(cpu, 2),
+        "table_mb": round(whole / 1e6, 1), "written_mb": round(written / 1e6, 1),
+        "files": len(sizes()) - files,
+    }  # fmt: skip
+
+
 def main() -> None:
     """Measure all that is asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kind", nargs="+", default=[DELTA, ICEBERG], choices=(DELTA, ICEBERG))
     parser.add_argument("--rows", type=int, nargs="+", default=[2_000_000])
     parser.add_argument("--changes", type=int, nargs="+", default=[2_000, 200_000])
+    parser.add_argument("--small", action="store_true", help="a hundred small applies instead")
     parser.add_argument("--near", action="store_true", help="change rows of the newest keys only")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     results = []
     with tempfile.TemporaryDirectory() as scratch:
+        if args.small:
+            for rows in args.rows:
+                for vectors in (True, False):
+                    where = Path(scratch, f"small-{rows}-{vectors}")
+                    where.mkdir()
+                    results.append(small_applies(where, rows, vectors=vectors))
+                    print(json.dumps(results[-1]), flush=True)
+            args.kind = []
         spark = session(Path(scratch), {
             **settings(DELTA),
             "spark.driver.extraClassPath": ":".join(map(str, jars())),
