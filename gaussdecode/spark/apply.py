@@ -14,10 +14,10 @@ from gaussdecode.errors import ConfigError
 from gaussdecode.spark.catalog import full_pattern
 from gaussdecode.spark.datatests import Tests
 from gaussdecode.spark.engine import Engine, SparkEngine
-from gaussdecode.spark.formats import DELTA, ICEBERG
+from gaussdecode.spark.formats import DELTA, FORMATS, ICEBERG
 from gaussdecode.spark.landing import Landing, Point
 from gaussdecode.spark.layout import Layouts
-from gaussdecode.spark.place import Given
+from gaussdecode.spark.place import Given, place_of
 from gaussdecode.spark.run import Options, Progress, Run, Summary
 from gaussdecode.spark.store import Target
 
@@ -121,7 +121,10 @@ def open_target(engine: Engine, target: Given, landing: Landing, options: Option
     Raises:
         ConfigError: it belongs to another landing, or this session cannot write it.
     """
-    if options.format == ICEBERG or options.catalog:
+    if options.format not in (None, *FORMATS):
+        raise ConfigError(f"format {options.format!r} is not one of {', '.join(FORMATS)}")
+    is_new = not (place_of(target) / "target.json").exists()  # of others `make_run` looks
+    if is_new and (options.format == ICEBERG or options.catalog):
         _check_lake(engine, options.format or DELTA, options.catalog)
     return Target.create(target, landing, options.format, options.catalog)
 

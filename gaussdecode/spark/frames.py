@@ -276,7 +276,10 @@ def _translated(
     result = []
     if UNCHANGED in frame.columns:
         names = F.filter(UNCHANGED, lambda name: name.isin(*back))
-        result.append(F.transform(names, lambda name: _renamed(name, back)).alias(UNCHANGED))
+        names = F.transform(names, lambda name: _renamed(name, back))
+        result.append(
+            F.when(F.size(names) > 0, names).alias(UNCHANGED)
+        )  # none is NULL, as it lands
     if OLD in frame.columns:
         result += _translated_old(frame, back, new)
     if RAW in frame.columns:

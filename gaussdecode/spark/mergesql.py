@@ -1,4 +1,4 @@
-"""MERGE of changes into a table that Delta Lake or Iceberg keeps, as text of SQL. Pure strings.
+"""MERGE of changes into a table of Iceberg, as text of SQL. Pure strings.
 
 Values that were not sent stay as they are, with their texts in ``gd_raw``; what the table does not know either
 stays in ``gd_unchanged``. Where these two are kept flat, as JSON, they are read and written as such.

@@ -1,26 +1,9 @@
-"""Sessions of Spark, and their settings for a while."""
+"""Sessions of Spark."""
 
 import contextlib
-from collections.abc import Iterator, Mapping
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-
-
-@contextlib.contextmanager
-def configured(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Set settings of a session for a while."""
-    before = {name: spark.conf.get(name, None) for name in settings}
-    for name, value in settings.items():
-        spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name, old in before.items():
-            if old is None:
-                spark.conf.unset(name)
-            else:
-                spark.conf.set(name, old)
 
 
 def beside(spark: SparkSession) -> SparkSession:

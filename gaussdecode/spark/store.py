@@ -31,7 +31,7 @@ from gaussdecode.spark import localdisk
 from gaussdecode.spark.catalog import full_pattern
 from gaussdecode.spark.durable import make_directory, put_file
 from gaussdecode.spark.failpoint import Step, reach
-from gaussdecode.spark.formats import DELTA, FORMATS, ICEBERG
+from gaussdecode.spark.formats import DELTA, ICEBERG
 from gaussdecode.spark.landing import Landing
 from gaussdecode.spark.offset import Offset
 from gaussdecode.spark.place import Given, ObjectPath, Place, names_in, place_of
@@ -172,8 +172,6 @@ class Target:
                 or something else is in the directory.
         """
         path = place_of(root)
-        if kept_as not in (None, *FORMATS):
-            raise ConfigError(f"format {kept_as!r} is not one of {', '.join(FORMATS)}")
         pattern = None if catalog is None else full_pattern(catalog)
         if not (path / "target.json").exists():
             if any(not _is_ours(name) for name in names_in(path)):
