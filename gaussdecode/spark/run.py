@@ -429,10 +429,11 @@ class Run:
     ) -> Work:
         version, planned = self.store.newest(table), whole.changed[source]
         state = state if source is None else state.of(source)
-        for era in planned.eras:
-            for schema_id in era.schemas:
-                record = self.landing.schema_record(table, schema_id)
-                self.store.keep_schema(table, schema_id, record)
+        ids = {schema_id for era in planned.eras for schema_id in era.schemas}
+        # The changelog has files too that a snapshot goes over, maybe of a version that nothing else is of.
+        for schema_id in ids | {change.file.schema_id for change in planned.passed}:
+            record = self.landing.schema_record(table, schema_id)
+            self.store.keep_schema(table, schema_id, record)
         work = Work(
             table,
             state.n,

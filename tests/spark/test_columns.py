@@ -221,3 +221,13 @@ def test_unknown_columns_are_never_matched(source: Source) -> None:
         match_columns(question.old, question.new)
     anew = dataclasses.replace(question.new, oid=99)
     assert match_columns(question.old, anew) == {"id": "id"}
+
+
+def test_a_changelog_has_what_a_snapshot_goes_over(tmp_path: Path) -> None:
+    """Changes of a version that no other file is of, under the names of now."""
+    source = Source(tmp_path)
+    source.land({"id": 1, "v": 2}, (1, "a"))
+    source.land({"id": 1, "w": 2}, (1, "a"), (2, "b"), op="R")
+    assert source.apply(changelog="gd_commit_date").stopped == {}
+    assert source.rows() == [(1, "a"), (2, "b")]
+    assert source.rows(kind="changelog") == [(1, "a"), (1, "a"), (2, "b")]
