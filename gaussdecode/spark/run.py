@@ -24,7 +24,7 @@ from gaussdecode.spark.place import files_below
 from gaussdecode.spark.plan import Applied, Era, Plan, Stop, TablePlan, make_plan
 from gaussdecode.spark.positions import publish_positions
 from gaussdecode.spark.rewrite import ConformTask, ParkTask, conform_file, is_stale, park_rows
-from gaussdecode.spark.schema import TableSchema, reads_as
+from gaussdecode.spark.schema import TableSchema, UnknownColumnsError, reads_as
 from gaussdecode.spark.sources import record_of
 from gaussdecode.spark.spread import MAX_BUCKETS, Sizes, power_of_two, shared_out
 from gaussdecode.spark.statefile import (
@@ -492,11 +492,16 @@ class Run:
 
     def _follow_layout(self, work: Work, schema: TableSchema) -> bool:
         """Give the columns of a layout the names of now; whether all files have to be written anew."""
-        if work.schema is None:
+        if work.schema is None or not (work.partition or work.cluster):
             return False
         before = work.partition
-        work.partition = followed(work.partition, work.schema, schema)
-        work.cluster = followed(work.cluster, work.schema, schema)
+        try:
+            work.partition = followed(work.partition, work.schema, schema)
+            work.cluster = followed(work.cluster, work.schema, schema)
+        except (
+            UnknownColumnsError
+        ):  # a snapshot goes over it, and nobody knows which column is which
+            work.partition = work.cluster = ()
         return work.partition != before
 
     def _pass(self, works: Sequence[Work], number: int) -> None:
