@@ -9,7 +9,7 @@ import dataclasses
 import json
 import urllib.parse
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,11 +17,10 @@ import pyarrow.compute as pc
 from gaussdecode.errors import LandingError
 from gaussdecode.spark.changefile import ChangeFile, in_window
 from gaussdecode.spark.place import Place, parquet_file
-from gaussdecode.spark.statefile import CHANGELOG, StateFile, write_state
+from gaussdecode.spark.statefile import CHANGELOG, StateFile, spelled_value, write_state
 from gaussdecode.spark.tasks import numbers_of, part_of
 
 BY_COMMIT_DATE: Final = "gd_commit_date"
-DEFAULT_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -77,7 +76,7 @@ def split_by(rows: pa.Table, by: str) -> Iterator[tuple[str, pa.Table]]:
     values = _partition_values(rows, by)
     for value in pc.unique(values).to_pylist():
         same = pc.is_null(values) if value is None else pc.equal(values, value)
-        yield _spell(value), rows.filter(same)
+        yield spelled_value(value), rows.filter(same)
 
 
 def _partition_values(rows: pa.Table, by: str) -> pa.ChunkedArray:
@@ -86,9 +85,3 @@ def _partition_values(rows: pa.Table, by: str) -> pa.ChunkedArray:
     if by not in rows.column_names:
         return pa.chunked_array([pa.nulls(rows.num_rows, pa.string())])
     return rows.column(by)
-
-
-def _spell(value: Any) -> str:  # Any: whatever pyarrow gives
-    if value is None:
-        return DEFAULT_PARTITION
-    return urllib.parse.quote(str(value), safe="-") or DEFAULT_PARTITION

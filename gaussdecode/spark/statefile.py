@@ -5,6 +5,7 @@ Pure but for writing a file.
 
 import dataclasses
 import secrets
+import urllib.parse
 from collections.abc import Mapping, Sequence
 from typing import Any, BinaryIO, Final, Self
 
@@ -16,6 +17,7 @@ from gaussdecode.spark.durable import write_file
 from gaussdecode.spark.place import Place
 
 Json = dict[str, Any]  # decoded JSON
+NO_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 CURRENT: Final = "current"
 HISTORY: Final = "history"
 CHANGELOG: Final = "changelog"
@@ -162,6 +164,12 @@ class TableVersion:
 
 def _tuple(values: Sequence[int] | None) -> tuple[int, ...] | None:
     return None if values is None else tuple(values)
+
+
+def spelled_value(value: object) -> str:
+    """A value that divides files, as `StateFile.partition` has it; NULL has a word of its own."""
+    text = None if value is None else urllib.parse.quote(str(value), safe="-")
+    return text or NO_PARTITION
 
 
 def write_state(

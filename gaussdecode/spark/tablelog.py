@@ -31,10 +31,12 @@ from gaussdecode.spark.statefile import (
     CURRENT,
     FOLDERS,
     HISTORY,
+    NO_PARTITION,
     OTHERS,
     QUARANTINE,
     StateFile,
     TableVersion,
+    spelled_value,
 )
 from gaussdecode.spark.vectors import Vector
 
@@ -44,7 +46,6 @@ BEGINS: Final = {CURRENT: "", HISTORY: "History of ", CHANGELOG: "Changelog of "
 PROPERTY: Final = "gaussdecode.version"
 _SCHEMA: Final = "gaussdecode.schema"
 _BUCKET: Final = "gaussdecode.bucket"
-_NO_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 _FORMAT: Final = 1
 
 
@@ -216,7 +217,7 @@ class TableLog:
             rows = parquet_file(self._root / path).metadata.num_rows
         vector = add.get("deletionVector")
         parts = [
-            f"{urllib.parse.quote(name, safe='')}={_spelled(value)}"
+            f"{urllib.parse.quote(name, safe='')}={spelled_value(value)}"
             for name, value in (add.get("partitionValues") or {}).items()
         ]
         others = OTHERS if folder == CURRENT else -1
@@ -429,7 +430,7 @@ def _added(file: StateFile, path: str, by: Sequence[pa.Field], modified: int) ->
     for part in filter(None, file.partition.split("/")):
         name, _, text = part.partition("=")
         name = urllib.parse.unquote(name)
-        value = None if text == _NO_PARTITION else urllib.parse.unquote(text)
+        value = None if text == NO_PARTITION else urllib.parse.unquote(text)
         values[name] = partition_value(value, types.get(name, pa.string()))
     stats = json.loads(file.stats or json.dumps({"numRecords": file.rows}))
     added: Json = {
@@ -443,7 +444,3 @@ def _added(file: StateFile, path: str, by: Sequence[pa.Field], modified: int) ->
     if file.deletes:
         added["deletionVector"] = Vector.of(file.deletes).action(file.deleted)
     return added
-
-
-def _spelled(value: str | None) -> str:
-    return _NO_PARTITION if value is None else urllib.parse.quote(value, safe="-") or _NO_PARTITION
