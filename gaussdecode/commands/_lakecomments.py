@@ -1,22 +1,19 @@
 """``gaussdecode spark comments``: ask the source for its comments, and say what became of them in the lake."""
 
 import dataclasses
-import functools
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from gaussdecode.commands._sourcecomments import comments_of_config, comments_of_dsn
 from gaussdecode.errors import ConfigError
 from gaussdecode.model.words import counted
 from gaussdecode.settings.sections import Config
-from gaussdecode.spark.commentrun import Commented, CommentRun, Outcome, delta_tables
+from gaussdecode.spark.commentrun import CommentRun, Outcome
 from gaussdecode.spark.comments import Described
 from gaussdecode.spark.landing import Landing
 from gaussdecode.spark.place import Place
 from gaussdecode.spark.store import Target
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,16 +88,11 @@ def ask(request: Request) -> Asked:
     return Asked(landing, store, tables, described)
 
 
-def update(session: "SparkSession | None", request: Request, asked: Asked) -> list[Outcome]:
-    """Set what differs; see `spark.commentrun`. Tables of Iceberg need a session."""
-    store = asked.store
-    opened: Callable[[str], Sequence[Commented]] = functools.partial(delta_tables, store)
-    if session is not None:
-        from gaussdecode.spark.lakecomments import iceberg_tables
-
-        opened = iceberg_tables(session, store)
-    run = CommentRun(asked.landing, store, opened, request.wait, request.is_dry)
-    return run.run(asked.tables, asked.described)
+def update(request: Request, asked: Asked) -> list[Outcome]:
+    """Set what differs; see `spark.commentrun`."""
+    return CommentRun(asked.landing, asked.store, request.wait, request.is_dry).run(
+        asked.tables, asked.described
+    )
 
 
 def record(found: Sequence[Outcome], *, is_dry: bool) -> dict[str, Any]:  # Any: JSON

@@ -32,8 +32,7 @@ from gaussdecode.snapshot.held import Held, Server, hold
 from gaussdecode.snapshot.staging import Standing
 from gaussdecode.source.export import OrderError, Spelling, TableChangedError
 from gaussdecode.source.quoting import identifier, literal
-from gaussdecode.spark.engine import Engine, SparkEngine
-from gaussdecode.spark.formats import DELTA
+from gaussdecode.spark.engine import Engine
 from gaussdecode.spark.landing import Landing, when_landed
 from gaussdecode.spark.place import Place
 from gaussdecode.spark.schema import TableSchema
@@ -181,10 +180,6 @@ class Comparison:
             SourceError: the server failed.
         """
         store = Target(self.target)
-        if store.format != DELTA and not isinstance(self.engine, SparkEngine):
-            raise ConfigError(
-                f"{self.target} is kept as {store.format}, which needs Spark: leave out --local"
-            )
         wanted = None if tables is None else [store.find_table(name) for name in tables]
         done: dict[str, TableResult] = {}
         attempt = 0
@@ -300,13 +295,8 @@ class Comparison:
         return TableResult(table=schema.title, target_rows=rows, why_not=why)
 
     def _stored(self, store: Target, database: DatabaseVersion, table: str) -> Stored:
-        if store.format == DELTA:
-            version = store.version(table, database.tables[table])
-            return StoredFiles(self.engine, store, table, version)
-        from gaussdecode.spark.lakesums import stored_frame
-
-        assert isinstance(self.engine, SparkEngine)
-        return stored_frame(self.engine.session, store, database, table)
+        version = store.version(table, database.tables[table])
+        return StoredFiles(self.engine, store, table, version)
 
     def _compared(
         self,

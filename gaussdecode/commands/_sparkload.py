@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--format",
         metavar="FORMAT",
         choices=("delta", "iceberg"),
-        help="delta or iceberg; delta for a new target",
+        help="delta or iceberg; see spark apply",
     )
     parser.add_argument("--catalog", metavar="NAME", help="names in a catalog; see spark apply")
     parser.add_argument("--buckets", type=count, metavar="N", help="for new tables, else by size")

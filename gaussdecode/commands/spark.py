@@ -6,8 +6,7 @@ there is more, or let it follow. `query` asks the target in SQL, also about the 
 Examples:
   gaussdecode spark apply /var/lib/gaussdecode/orders /srv/orders --history
   gaussdecode spark apply /var/lib/gaussdecode/orders /srv/orders --follow
-  gaussdecode spark apply /var/lib/gaussdecode/orders /srv/lake --format iceberg \
-      --conf spark.jars.packages=org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0
+  gaussdecode spark apply /var/lib/gaussdecode/orders /srv/lake --format iceberg --catalog lake.shop
   gaussdecode spark snapshot orders.yaml /srv/orders --connections 8 --rate 200MiB
   gaussdecode spark query /srv/orders "SELECT count(*) FROM customers"
   gaussdecode spark query /srv/orders "SELECT * FROM customers" --lsn 16/B374D848
@@ -162,13 +161,13 @@ def _apply_arguments(parser: argparse.ArgumentParser) -> None:
         "--format",
         metavar="FORMAT",
         choices=("delta", "iceberg"),
-        help="delta or iceberg; delta for a new target",
+        help="delta; or iceberg: a catalog of Iceberg has the same tables too",
     )
     parser.add_argument(
         "--catalog",
         metavar="NAME",
-        help="tables have names in this catalog of the session: CATALOG, CATALOG.NAMESPACE or a pattern "
-        "with {schema} and {table}; needs the jar of the format",
+        help="names of the tables: CATALOG, CATALOG.NAMESPACE or a pattern with {schema} and {table}; of delta "
+        "in the Spark session, which needs its jar, of iceberg in pyiceberg's configuration",
     )
     parser.add_argument(
         "--deletion-vectors",
@@ -179,8 +178,8 @@ def _apply_arguments(parser: argparse.ArgumentParser) -> None:
         "--partition-by",
         action="append",
         default=[],
-        metavar="TABLE=EXPR,...",
-        help="of a new table: columns; of iceberg days(COLUMN), bucket(16, COLUMN), ... too",
+        metavar="TABLE=COLUMN,...",
+        help="of a new table: columns whose values divide its files",
     )
     parser.add_argument(
         "--cluster-by",
@@ -414,14 +413,14 @@ def _engine(args: argparse.Namespace) -> Iterator["Engine"]:
 
 def _settings(args: argparse.Namespace) -> dict[str, str]:
     """Settings of Spark: those of the target's format, and those given."""
-    from gaussdecode.spark.formats import DELTA, ICEBERG, settings
+    from gaussdecode.spark.formats import DELTA, settings
     from gaussdecode.spark.store import Target
 
     kept_as, catalog = getattr(args, "format", None), getattr(args, "catalog", None)
     if (args.target / "target.json").exists():
         target = Target(args.target)
         kept_as, catalog = kept_as or target.format, catalog or target.catalog
-    needed = settings(kept_as or DELTA) if catalog or kept_as == ICEBERG else {}
+    needed = settings(DELTA) if catalog and (kept_as or DELTA) == DELTA else {}
     return {**needed, **dict(args.conf)}
 
 
@@ -727,7 +726,6 @@ def _verify(args: argparse.Namespace) -> int:
 
 def _comments(args: argparse.Namespace) -> int:
     from gaussdecode.commands import _lakecomments
-    from gaussdecode.spark.formats import DELTA
 
     request = _lakecomments.Request(
         root=args.root,
@@ -741,11 +739,7 @@ def _comments(args: argparse.Namespace) -> int:
         is_dry=args.dry_run,
     )
     asked = _lakecomments.ask(request)
-    if asked.store.format == DELTA:
-        found = _lakecomments.update(None, request, asked)
-    else:
-        with spark_session(args.master, _settings(args)) as session:
-            found = _lakecomments.update(session, request, asked)
+    found = _lakecomments.update(request, asked)
     if args.json:
         print(json.dumps(_lakecomments.record(found, is_dry=args.dry_run)))
     else:

@@ -11,10 +11,11 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from gaussdecode.errors import ConfigError
+from gaussdecode.spark.announce import open_catalog
 from gaussdecode.spark.catalog import full_pattern
 from gaussdecode.spark.datatests import Tests
 from gaussdecode.spark.engine import Engine, SparkEngine
-from gaussdecode.spark.formats import DELTA, FORMATS, ICEBERG
+from gaussdecode.spark.formats import FORMATS, ICEBERG
 from gaussdecode.spark.landing import Landing, Point
 from gaussdecode.spark.layout import Layouts
 from gaussdecode.spark.place import Given, place_of
@@ -110,8 +111,6 @@ def apply_with(
         store.check_loaded()
         run = make_run(engine, landing, store, options, progress or (lambda _: None))
         reach = landing.reach(to or Point())
-        if reach.csn is not None and store.format != DELTA:
-            landing.resolve(to or Point())  # says which entries are near
         return run.run(reach.whole, reach.csn)
 
 
@@ -123,38 +122,44 @@ def open_target(engine: Engine, target: Given, landing: Landing, options: Option
     """
     if options.format not in (None, *FORMATS):
         raise ConfigError(f"format {options.format!r} is not one of {', '.join(FORMATS)}")
-    is_new = not (place_of(target) / "target.json").exists()  # of others `make_run` looks
-    if is_new and (options.format == ICEBERG or options.catalog):
-        _check_lake(engine, options.format or DELTA, options.catalog)
+    if not (place_of(target) / "target.json").exists():  # of others `make_run` looks
+        _check_catalog(engine, options.format == ICEBERG, options.catalog, options)
     return Target.create(target, landing, options.format, options.catalog)
 
 
 def make_run(
     engine: Engine, landing: Landing, store: Target, options: Options, progress: Progress
 ) -> Run:
-    """Make the run that fits what the target is kept as.
+    """Make the run of a target.
 
     Raises:
         ConfigError: this session cannot write it.
     """
-    if store.format == DELTA:
-        if store.catalog:
-            _check_lake(engine, DELTA, store.catalog)
-        return Run(engine, landing, store, options, progress)
-    from gaussdecode.spark.lakerun import LakeRun
-
-    spark = _check_lake(engine, store.format, store.catalog)
-    return LakeRun(spark, landing, store, options, progress)
+    _check_catalog(engine, store.format == ICEBERG, store.catalog or None, options)
+    return Run(engine, landing, store, options, progress)
 
 
-def _check_lake(engine: Engine, kept_as: str, catalog: str | None) -> SparkEngine:
+def _check_catalog(engine: Engine, is_iceberg: bool, catalog: str | None, options: Options) -> None:
     """Refuse what cannot work before anything is made for it."""
-    if not isinstance(engine, SparkEngine):
-        raise ConfigError(f"tables kept as {kept_as} need Spark: leave out --local")
-    from gaussdecode.spark.lake import check_session
+    if is_iceberg and not catalog:
+        raise ConfigError(
+            "tables of iceberg have their names in a catalog: give --catalog, one of pyiceberg's configuration"
+        )
+    if is_iceberg and options.vectors:
+        raise ConfigError(
+            "--deletion-vectors are of Delta Lake: a target with --format iceberg has none"
+        )
+    if catalog is None:
+        return
+    pattern = full_pattern(catalog)
+    if is_iceberg:
+        open_catalog(pattern)
+    elif not isinstance(engine, SparkEngine):
+        raise ConfigError("names in a catalog of Spark need Spark: leave out --local, or --catalog")
+    else:
+        from gaussdecode.spark.registered import check_session
 
-    check_session(engine.session, kept_as, full_pattern(catalog) if catalog else "")
-    return engine
+        check_session(engine.session, pattern.partition(".")[0])
 
 
 __all__ = ["Options", "Summary", "apply", "apply_with", "make_run", "open_target"]

@@ -7,11 +7,13 @@ table that says what it should gets no commit.
 import contextlib
 import dataclasses
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final, Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 from gaussdecode.errors import LandingError, TargetBusyError
+from gaussdecode.spark.announce import announce_newest
 from gaussdecode.spark.comments import Changed, Comments, Described, difference, removed, wanted
+from gaussdecode.spark.formats import ICEBERG
 from gaussdecode.spark.landing import Landing
 from gaussdecode.spark.layout import comment
 from gaussdecode.spark.schema import TableSchema
@@ -19,35 +21,6 @@ from gaussdecode.spark.store import Target
 from gaussdecode.spark.tablelog import BEGINS
 
 _PAUSE_SECONDS: Final = 0.1
-
-
-class Commented(Protocol):
-    """A table that has comments."""
-
-    @property
-    def of(self) -> str:
-        """``current``, ``history`` or ``changelog``."""
-
-    @property
-    def name(self) -> str:
-        """In SQL, or its place."""
-
-    def schema(self) -> TableSchema:
-        """Of its rows.
-
-        Raises:
-            LandingError: it is gone, or of somebody else.
-        """
-
-    def comments(self) -> Comments:
-        """Those it has."""
-
-    def set_comments(self, changed: Changed) -> None:
-        """Change some.
-
-        Raises:
-            LandingError: the format failed.
-        """
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,14 +60,12 @@ class CommentRun:
     Attributes:
         landing: it is made from.
         store: the target.
-        open: gives a table and those beside it, by directory.
         wait: seconds, at most, for another writer to end.
         is_dry: nothing is changed, only said.
     """
 
     landing: Landing
     store: Target
-    open: Callable[[str], Sequence[Commented]]
     wait: float = 60.0
     is_dry: bool = False
 
@@ -108,13 +79,21 @@ class CommentRun:
         Raises:
             TargetBusyError: another writer does not end.
         """
-        return [
+        found = [
             self._outcome(table, title, described.get(title))
             for directory, title in tables.items()
-            for table in self.open(directory)
+            for table in self._tables(directory)
         ]
+        if self.store.format == ICEBERG and any(of.is_changed for of in found) and not self.is_dry:
+            with _alone(self.store, self.wait):
+                announce_newest(self.store)
+        return found
 
-    def _outcome(self, table: Commented, title: str, here: Described | None) -> Outcome:
+    def _tables(self, directory: str) -> "list[DeltaComments]":
+        there = self.store.log(directory).folders()
+        return [DeltaComments(self.store, directory, of) for of in BEGINS if of in there]
+
+    def _outcome(self, table: "DeltaComments", title: str, here: Described | None) -> Outcome:
         found = Outcome(table=title, of=table.of, name=table.name)
         if here is None:
             return dataclasses.replace(found, left="the source has no such table")
@@ -136,7 +115,7 @@ class CommentRun:
             removed=tuple(removed(changed)),
         )
 
-    def _difference(self, table: Commented, here: Described) -> Changed:
+    def _difference(self, table: "DeltaComments", here: Described) -> Changed:
         schema = table.schema()
         to_be = wanted(schema, here, BEGINS[table.of] + comment(schema, self.landing))
         return difference(table.comments(), to_be)
@@ -149,7 +128,7 @@ class DeltaComments:
     Attributes:
         store: the target.
         directory: of the table.
-        of: which of its Delta tables.
+        of: ``current``, ``history`` or ``changelog``.
     """
 
     store: Target
@@ -158,29 +137,31 @@ class DeltaComments:
 
     @property
     def name(self) -> str:
-        """See `Commented`."""
+        """Its place."""
         return str(self.store.table_root(self.directory) / self.of)
 
     def schema(self) -> TableSchema:
-        """See `Commented`."""
+        """Of its rows.
+
+        Raises:
+            LandingError: it is gone.
+        """
         version = self.store.newest(self.directory)
         if version is None:
             raise LandingError(f"{self.name} is gone; restore it")
         return self.store.schema(self.directory, version.schema_id)
 
     def comments(self) -> Comments:
-        """See `Commented`."""
+        """Those it has."""
         return self.store.log(self.directory).comments(self.of)
 
     def set_comments(self, changed: Changed) -> None:
-        """See `Commented`."""
+        """Change some.
+
+        Raises:
+            LandingError: another writer was quicker.
+        """
         self.store.log(self.directory).set_comments(self.of, changed)
-
-
-def delta_tables(store: Target, directory: str) -> Sequence[Commented]:
-    """A Delta table and those beside it."""
-    there = store.log(directory).folders()
-    return [DeltaComments(store, directory, folder) for folder in BEGINS if folder in there]
 
 
 @contextlib.contextmanager

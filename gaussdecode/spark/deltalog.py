@@ -335,9 +335,9 @@ def _plain(value: Json) -> Json:
     return row
 
 
-def is_log(path: str) -> bool:
-    """Whether a file below a table is of its log."""
-    return path.startswith(f"{LOG}/")
+def is_hidden(path: str) -> bool:
+    """Whether a file below a table is none of its rows: of its log, or of Iceberg's."""
+    return path.startswith("_")
 
 
 def exists(root: Place) -> bool:

@@ -3,8 +3,7 @@
 After a number of applies that committed something, small files of closed intervals and changelogs are
 merged, sixteen of about one size to one, so that each row is written a few times however long it
 goes on. Now and then versions beyond an age are removed, with the files that only they name. The
-current state needs neither: an apply keeps its files few by itself. Tables of Iceberg are
-compacted, and their old versions removed, by what the format has for it.
+current state needs neither: an apply keeps its files few by itself.
 """
 
 import time
@@ -13,10 +12,8 @@ from typing import Final
 
 from gaussdecode.errors import LandingError
 from gaussdecode.model.words import counted
-from gaussdecode.spark.engine import Engine, SparkEngine
-from gaussdecode.spark.formats import DELTA
+from gaussdecode.spark.engine import Engine
 from gaussdecode.spark.place import Given
-from gaussdecode.spark.store import Target
 from gaussdecode.spark.upkeep import compact_with, vacuum
 
 APPLIES: Final = 16
@@ -68,14 +65,6 @@ class House:
             self._say(f"upkeep was put off: {error}")
 
     def _compact(self) -> None:
-        store = Target(self._target)
-        if store.format != DELTA:
-            from gaussdecode.spark.lakehouse import compact_lake
-
-            assert isinstance(self._engine, SparkEngine)
-            tables = compact_lake(self._engine.session, store)
-            self._say(f"wrote small files of {counted(tables, 'table')} anew")
-            return
         done = compact_with(self._engine, self._target, fewest=APPLIES, is_settling=False)
         if done.tables:
             self._say(
@@ -85,12 +74,6 @@ class House:
 
     def _vacuum(self) -> None:
         done = vacuum(self._target, older_than_seconds=self._keep_seconds)
-        store = Target(self._target)
-        if store.format != DELTA:
-            from gaussdecode.spark.lakehouse import forget_lake
-
-            assert isinstance(self._engine, SparkEngine)
-            forget_lake(self._engine.session, store, time.time() - self._keep_seconds)
         if done.versions or done.files:
             self._say(
                 f"removed {counted(done.versions, 'old version')} and {counted(done.files, 'file')} "

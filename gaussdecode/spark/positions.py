@@ -5,18 +5,21 @@ tables at an entry are the last ones up to it. It goes after the tables and befo
 database, so it lacks none of these; after a kill it may be ahead by one, which the next apply does not add again.
 """
 
+import dataclasses
 import datetime as dt
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
 
 from gaussdecode.errors import LandingError
+from gaussdecode.spark.catalog import Name, name_of, positions_name
 from gaussdecode.spark.deltalog import DeltaLog, path_of
 from gaussdecode.spark.deltaschema import delta_schema, protocol_of
-from gaussdecode.spark.place import read_table
-from gaussdecode.spark.statefile import write_state
+from gaussdecode.spark.place import Place, read_table
+from gaussdecode.spark.sqltext import dotted
+from gaussdecode.spark.statefile import CURRENT, write_state
 from gaussdecode.spark.store import DatabaseVersion, Target
 
 POSITIONS: Final = "positions"
@@ -30,17 +33,69 @@ SCHEMA: Final = pa.schema(
         "commit_time": pa.timestamp("us", tz="UTC"),
         "source_table": pa.string(),
         "path": pa.string(),
+        "name": pa.string(),
         "version": pa.int64(),
     }
 )
 _FILES: Final = 100
 """So many files are written anew as one; arbitrary."""
-Row = dict[str, Any]  # Any: values of SCHEMA
 
 
-def publish_positions(
+@dataclasses.dataclass(frozen=True, slots=True)
+class Published:
+    """A version of one Delta table that belongs to a version of the database.
+
+    Attributes:
+        place: directory of it.
+        name: in the target's catalog, part by part; empty without one.
+        version: of it.
+        title: of the source's table; empty for the table of positions.
+        path: of the directory, below the target.
+    """
+
+    place: Place
+    name: Name
+    version: int
+    title: str = ""
+    path: str = POSITIONS
+
+
+def published(
     store: Target, newest: DatabaseVersion, before: DatabaseVersion | None
-) -> None:
+) -> list[Published]:
+    """What a version of the database has otherwise than the one before it, the table of positions left out."""
+    known = {} if before is None else before.tables
+    return [
+        one
+        for table, v in newest.tables.items()
+        if known.get(table) != v
+        for one in of_table(
+            store, table, store.log(table).numbers(v), store.schema_at(newest, table).title
+        )
+    ]
+
+
+def of_table(
+    store: Target, table: str, numbers: Mapping[str, int], title: str = ""
+) -> Iterator[Published]:
+    """Versions of the Delta tables of a table, by folder."""
+    root = store.table_root(table)
+    for folder, version in numbers.items():
+        name: Name = ()
+        if store.catalog:
+            *space, last = name_of(store.catalog, table)
+            name = (*space, last if folder == CURRENT else f"{last}_{folder}")
+        yield Published(root / folder, name, version, title, f"tables/{table}/{folder}")
+
+
+def of_positions(store: Target) -> Published:
+    """The newest version of the table of positions."""
+    place = store.root / POSITIONS
+    name = positions_name(store.catalog) if store.catalog else ()
+    return Published(place, name, DeltaLog(place).newest())
+
+
+def publish_positions(store: Target, newest: DatabaseVersion, of: Sequence[Published]) -> None:
     """Write what a version of the database is about to say.
 
     Raises:
@@ -49,7 +104,7 @@ def publish_positions(
     log, app = DeltaLog(store.root / POSITIONS), f"gaussdecode-{store.landing_id}"
     snapshot = log.snapshot()
     at = snapshot.transactions.get(app, {}).get("version", -1)
-    rows = [] if at >= newest.k else list(_rows(store, newest, before))
+    rows = [] if at >= newest.k else list(_rows(store, newest, of))
     if not rows:
         return
     now = time.time_ns() // 1_000_000
@@ -67,8 +122,8 @@ def publish_positions(
     if len(snapshot.adds) >= _FILES:
         for add in snapshot.adds.values():
             tables.append(read_table(log.root / path_of(add)))
-            of = {"path": add["path"], "deletionTimestamp": now, "dataChange": True}
-            actions.append({"remove": of})
+            gone = {"path": add["path"], "deletionTimestamp": now, "dataChange": True}
+            actions.append({"remove": gone})
     file = write_state(pa.concat_tables(tables), log.root, str(newest.k), "")
     added = {"path": file.path, "partitionValues": {}, "size": file.bytes}
     added |= {"modificationTime": now, "dataChange": True, "stats": file.stats}
@@ -78,22 +133,20 @@ def publish_positions(
         )
 
 
-def _rows(store: Target, newest: DatabaseVersion, before: DatabaseVersion | None) -> Iterator[Row]:
-    known = {} if before is None else before.tables
+def _rows(
+    store: Target, newest: DatabaseVersion, of: Sequence[Published]
+) -> Iterator[dict[str, Any]]:  # Any: values of SCHEMA
     at = newest.commit_time
-    for table, v in newest.tables.items():
-        if known.get(table) == v:
-            continue
-        title = store.schema_at(newest, table).title
-        for folder, version in store.log(table).numbers(v).items():
-            yield {
-                "landing": store.landing_id,
-                "n": newest.n,
-                "epoch": newest.epoch,
-                "lsn": newest.lsn,
-                "csn": newest.csn,
-                "commit_time": None if at is None else dt.datetime.fromisoformat(at),
-                "source_table": title,
-                "path": f"tables/{table}/{folder}",
-                "version": version,
-            }
+    for one in of:
+        yield {
+            "landing": store.landing_id,
+            "n": newest.n,
+            "epoch": newest.epoch,
+            "lsn": newest.lsn,
+            "csn": newest.csn,
+            "commit_time": None if at is None else dt.datetime.fromisoformat(at),
+            "source_table": one.title,
+            "path": one.path,
+            "name": dotted(one.name) or None,
+            "version": one.version,
+        }

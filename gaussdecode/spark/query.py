@@ -13,17 +13,15 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from gaussdecode.errors import ConfigError
-from gaussdecode.spark.changelog import BY_COMMIT_DATE
 from gaussdecode.spark.datacheck import FAILED, held_rows
 from gaussdecode.spark.events import ENDS, KEY, change_fields, stamp_fields
-from gaussdecode.spark.formats import DELTA
 from gaussdecode.spark.frames import read_versions
 from gaussdecode.spark.landing import Landing, Point, Reach
 from gaussdecode.spark.place import Given, Place
 from gaussdecode.spark.schema import NAMES_TYPE, RAW, RAW_TYPE, UNCHANGED, TableSchema
 from gaussdecode.spark.sqltext import quoted
-from gaussdecode.spark.statefile import CHANGELOG, HISTORY, QUARANTINE, StateFile, TableVersion
-from gaussdecode.spark.store import LOGGED, DatabaseVersion, Target
+from gaussdecode.spark.statefile import StateFile, TableVersion
+from gaussdecode.spark.store import DatabaseVersion, Target
 from gaussdecode.spark.vectors import Vector
 
 _OF_COLUMNS: Final = [pa.field(UNCHANGED, NAMES_TYPE), pa.field(RAW, RAW_TYPE)]
@@ -58,8 +56,6 @@ def current(
         ConfigError: there is no such table, or no such point.
     """
     store = Target(target)
-    if store.format != DELTA:
-        return _in_lake(spark, store, table, at or Point(), root)
     directory = store.find_table(table)
     newest = _newest(store)
     version = _version(store, newest, directory)
@@ -100,36 +96,6 @@ def _is_reached(n_name: str, csn_name: str, reach: Reach) -> Column:
         return is_whole
     csn = F.coalesce(csn_name, F.lit(0))
     return is_whole | ((F.col(n_name) == reach.n) & (csn <= F.lit(reach.csn)))
-
-
-def _in_lake(
-    spark: SparkSession, store: Target, table: str, at: Point, root: Given | None
-) -> DataFrame:
-    """Rows of a table that Delta Lake or Iceberg keeps, where an apply ended."""
-    from gaussdecode.spark.lake import open_lake
-    from gaussdecode.spark.lakehistory import at_entry
-
-    database = _newest(store)
-    directory = store.find_table(table)
-    if at != Point():
-        n = _resolve(store, at, root)
-        exact = store.database_at(n)
-        if exact is None or exact.n != n:
-            since = store.record(directory, database.n).get("history_from")
-            if since is not None and since <= n <= database.n:
-                past = at_entry(open_lake(spark, store).table(directory, HISTORY).read(), n)
-                return past.where(F.col("gd_to_n").isNull()).drop(*ENDS)
-            raise ConfigError(
-                f"{store.root} is kept as {store.format}: only entries where an apply ended can be "
-                f"shown, {n} is none; with --history all since it began can"
-            )
-        database = exact
-    if directory not in database.tables:
-        raise ConfigError(f"{store.root}: entry {database.n} has no table {table}")
-    if at == Point():
-        _check_moves(store, database, directory)
-    rows = open_lake(spark, store).table(directory).read(database.tables[directory])
-    return rows.drop(KEY)
 
 
 def _check_moves(store: Target, database: DatabaseVersion, directory: str) -> None:
@@ -234,8 +200,6 @@ def history(
     """
     store = Target(target)
     directory = store.find_table(table)
-    if store.format != DELTA:
-        return _history_in_lake(spark, store, directory)
     version = _version(store, _newest(store), directory)
     if version.history_from is None:
         raise ConfigError(f"{store.root}: {table} was applied without history")
@@ -250,25 +214,6 @@ def history(
     return closed.unionByName(now, allowMissingColumns=True)
 
 
-def _history_in_lake(spark: SparkSession, store: Target, directory: str) -> DataFrame:
-    from gaussdecode.spark.lake import open_lake
-    from gaussdecode.spark.lakehistory import at_entry
-
-    n = _newest(store).n
-    if store.record(directory, n).get("history_from") is None:
-        raise ConfigError(f"{store.root}: {directory} was applied without history")
-    return at_entry(open_lake(spark, store).table(directory, HISTORY).read(), n)
-
-
-def _changelog_in_lake(spark: SparkSession, store: Target, directory: str) -> DataFrame:
-    from gaussdecode.spark.lake import open_lake
-
-    if not store.records(directory, LOGGED):
-        raise ConfigError(f"{store.root}: {directory} was applied without changelog")
-    rows = open_lake(spark, store).table(directory, CHANGELOG).read()
-    return rows.where(F.col("gd_n") <= _newest(store).n).drop(BY_COMMIT_DATE)
-
-
 def _type_of(name: str) -> str:
     return {"gd_to_op": "string", "gd_to_epoch": "int", "gd_to_ts": "timestamp"}.get(name, "bigint")
 
@@ -281,8 +226,6 @@ def changelog(spark: SparkSession, target: Given, table: str) -> DataFrame:
     """
     store = Target(target)
     directory = store.find_table(table)
-    if store.format != DELTA:
-        return _changelog_in_lake(spark, store, directory)
     version = _version(store, _newest(store), directory)
     if version.changelog_from is None:
         raise ConfigError(f"{store.root}: {table} was applied without changelog")
@@ -292,16 +235,7 @@ def changelog(spark: SparkSession, target: Given, table: str) -> DataFrame:
 def kept_beside(target: Given, table: str) -> list[str]:
     """What there is of a table beside its rows: ``history``, ``changelog``, ``quarantine``."""
     store = Target(target)
-    directory = store.find_table(table)
-    if store.format == DELTA:
-        return store.log(directory).folders()[1:]
-    record = store.record(directory, _newest(store).n)
-    kept = {
-        HISTORY: record.get("history_from") is not None,
-        CHANGELOG: bool(store.records(directory, LOGGED)),
-        QUARANTINE: bool(record.get("quarantine")),
-    }
-    return [word for word, is_kept in kept.items() if is_kept]
+    return store.log(store.find_table(table)).folders()[1:]
 
 
 def database(
@@ -374,11 +308,7 @@ def quarantine_at(
     spark: SparkSession, store: Target, database: DatabaseVersion, directory: str
 ) -> DataFrame:
     """The same of a version of the database, with all columns that are kept."""
-    if store.format == DELTA:
-        files = _version(store, database, directory).quarantine
-    else:
-        record = store.record(directory, database.n)
-        files = tuple(StateFile(**file) for file in record.get("quarantine", ()))
+    files = _version(store, database, directory).quarantine
     schema_id = store.schema_at(database, directory).schema_id
     return _held(spark, store, directory, schema_id, files)
 

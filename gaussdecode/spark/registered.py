@@ -5,9 +5,9 @@ A name is made before the version of the database that has the table, so that af
 apply makes those that are missing.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # has no types
@@ -15,54 +15,76 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from gaussdecode.errors import ConfigError, LandingError
-from gaussdecode.spark.catalog import Name, name_of, positions_name
-from gaussdecode.spark.icebergtable import why
+from gaussdecode.spark.formats import DELTA, coordinate, settings
 from gaussdecode.spark.place import Place
-from gaussdecode.spark.positions import POSITIONS
+from gaussdecode.spark.positions import Published
+from gaussdecode.spark.session import beside
 from gaussdecode.spark.sqltext import literal, quoted
-from gaussdecode.spark.statefile import CURRENT
-from gaussdecode.spark.store import DatabaseVersion, Target
 
 _SCHEMES: Final = {"s3": "s3a", "az": "abfs"}
 """What Hadoop calls stores."""
+_CLASS: Final = "org.apache.spark.sql.delta.DeltaLog"
 
 
-def register(
-    spark: SparkSession, store: Target, version: DatabaseVersion, before: DatabaseVersion | None
-) -> None:
-    """Give names to the tables that a version of the database has anew.
+def check_session(spark: SparkSession, catalog: str) -> None:
+    """Look whether a session can give names to Delta tables.
+
+    Args:
+        spark: running.
+        catalog: its name.
+
+    Raises:
+        ConfigError: it lacks the jars, a setting or the catalog.
+    """
+    jvm: Any = spark._jvm  # noqa: SLF001 - there is no other way to it; Any: it has no types
+    try:
+        jvm.java.lang.Thread.currentThread().getContextClassLoader().loadClass(_CLASS)
+    except Py4JJavaError:
+        needed = coordinate(DELTA, spark.version)
+        raise ConfigError(
+            f"this Spark {spark.version} has no jars for {DELTA}: add "
+            f"--conf spark.jars.packages={needed}, or start Spark with --packages {needed}"
+        ) from None
+    for name, value in settings(DELTA).items():
+        if value not in (spark.conf.get(name, "") or "").split(","):
+            raise ConfigError(f"this Spark session was started without {name}={value}")
+    try:
+        beside(spark).catalog.setCurrentCatalog(catalog)
+    except (PySparkException, Py4JJavaError) as error:
+        raise ConfigError(
+            f"this Spark session cannot use catalog {catalog} ({why(error)}): "
+            f"configure it with --conf spark.sql.catalog.{catalog}=... and its settings"
+        ) from None
+
+
+def register(spark: SparkSession, of: Iterable[Published]) -> None:
+    """Give tables their names, where they have none.
 
     Raises:
         ConfigError: a name belongs to another table.
         LandingError: the catalog failed.
     """
-    known = {} if before is None else before.tables
-    changed = [table for table, v in version.tables.items() if known.get(table) != v]
-    for name, location in _wanted(store, changed, is_first=before is None):
-        text = ".".join(map(quoted, name))
+    for one in of:
+        text, location = ".".join(map(quoted, one.name)), location_of(one.place)
         try:
             if spark.catalog.tableExists(text):
                 _check_location(spark, text, location)
                 continue
-            space = ".".join(map(quoted, name[:-1]))
+            space = ".".join(map(quoted, one.name[:-1]))
             spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {space}")
             spark.sql(f"CREATE TABLE {text} USING DELTA LOCATION {literal(location)}")
         except (PySparkException, Py4JJavaError) as error:
             raise LandingError(
-                f"{store.root}: the catalog did not take the name {text} ({why(error)}); the table itself is "
-                "written. Apply again when the catalog can"
+                f"the catalog did not take the name {text} ({why(error)}); the table itself is written, in "
+                f"{one.place}. Apply again when the catalog can"
             ) from None
 
 
-def _wanted(store: Target, tables: list[str], *, is_first: bool) -> Iterator[tuple[Name, str]]:
-    if is_first:
-        yield positions_name(store.catalog), location_of(store.root / POSITIONS)
-    for table in tables:
-        name = name_of(store.catalog, table)
-        for folder in store.log(table).folders():
-            beside = "" if folder == CURRENT else f"_{folder}"
-            place = store.table_root(table) / folder
-            yield (*name[:-1], name[-1] + beside), location_of(place)
+def why(error: PySparkException | Py4JJavaError) -> str:
+    """What went wrong by its name: texts of errors may hold values."""
+    if isinstance(error, PySparkException):
+        return error.getCondition() or type(error).__name__
+    return str(error.java_exception.getClass().getName())
 
 
 def location_of(place: Place) -> str:

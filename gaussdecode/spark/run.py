@@ -10,6 +10,7 @@ from typing import Any
 from gaussdecode.errors import ConfigError
 from gaussdecode.model.words import counted
 from gaussdecode.spark import moves, tasks
+from gaussdecode.spark.announce import announce
 from gaussdecode.spark.bucket import gather, merge_bucket, replaced
 from gaussdecode.spark.catalog import check_apart
 from gaussdecode.spark.changefile import ChangeFile
@@ -17,12 +18,10 @@ from gaussdecode.spark.changelog import ChangelogTask, write_changelog
 from gaussdecode.spark.datatests import Failed, Tests, by_directory
 from gaussdecode.spark.engine import Engine, SparkEngine
 from gaussdecode.spark.failpoint import Step, reach
-from gaussdecode.spark.formats import DELTA
 from gaussdecode.spark.landing import Landing
 from gaussdecode.spark.layout import Layouts, comment, followed, layouts_by_directory
 from gaussdecode.spark.place import files_below
 from gaussdecode.spark.plan import Applied, Era, Plan, Stop, TablePlan, make_plan
-from gaussdecode.spark.positions import publish_positions
 from gaussdecode.spark.rewrite import ConformTask, ParkTask, conform_file, is_stale, park_rows
 from gaussdecode.spark.schema import TableSchema, UnknownColumnsError, reads_as
 from gaussdecode.spark.sources import record_of
@@ -450,8 +449,7 @@ class Run:
         landed = sum(change.file.bytes for era in planned.eras for change in era.files)
         self.summary.bytes_read += landed
         self.summary.rows += sum(c.file.rows for era in planned.eras for c in era.files)
-        if self.store.format == DELTA:
-            self._choose_layout(work)
+        self._choose_layout(work)
         held = None if version is None else version.buckets_of(source)
         if held is None:
             wanted = power_of_two(landed / self.options.sizes.first_bucket)
@@ -474,9 +472,8 @@ class Run:
             return
         schema = work.eras[-1].schema if work.eras else work.schema
         title = work.table if schema is None else schema.title
-        partition = tuple(part.column for part in wanted.partition)
         if version is not None:
-            if (partition, wanted.cluster) != (version.partition, version.cluster):
+            if (wanted.partition, wanted.cluster) != (version.partition, version.cluster):
                 raise ConfigError(
                     f"{title} was made with another layout, which it keeps: leave out --partition-by and "
                     "--cluster-by for it, or begin a new target"
@@ -487,8 +484,8 @@ class Run:
                 f"{title} is of several sources, whose columns may differ: such a table has no layout"
             )
         if schema is not None:
-            wanted.check(title, {c.name: c.type for c in schema.columns}, self.store.format)
-        work.partition, work.cluster = partition, wanted.cluster
+            wanted.check(title, {c.name: c.type for c in schema.columns})
+        work.partition, work.cluster = wanted.partition, wanted.cluster
 
     def _follow_layout(self, work: Work, schema: TableSchema) -> bool:
         """Give the columns of a layout the names of now; whether all files have to be written anew."""
@@ -806,12 +803,8 @@ class Run:
 
     def _announce(self, version: DatabaseVersion) -> None:
         """Tell readers of others what the tables are, before the version is there."""
-        publish_positions(self.store, version, self.before)
-        if self.store.catalog:
-            assert isinstance(self.engine, SparkEngine)
-            from gaussdecode.spark.registered import register
-
-            register(self.engine.session, self.store, version, self.before)
+        session = self.engine.session if isinstance(self.engine, SparkEngine) else None
+        announce(self.store, version, self.before, session, self.progress)
 
     def _versions(self, tables: Collection[str]) -> dict[str, int]:
         """Number of the newest version of each table that has one."""

@@ -7,7 +7,8 @@
     <target>/tables/<table>/history/            a Delta table: closed intervals
     <target>/tables/<table>/changelog/          a Delta table: changes
     <target>/tables/<table>/quarantine/         a Delta table: rows that failed a test
-    <target>/tables/<table>/commits/<n>.json    what a table is at entry n that Iceberg keeps, below <target>/lake
+    <target>/tables/<table>/*/_iceberg/         what a catalog of Iceberg has of such a table; see `iceberg`
+    <target>/positions/                         a Delta table: which versions of the others belong together
     <target>/database/<k>.json                  one version of all tables, complete up to entry n
 
 The log of ``current`` decides: its commit says up to which entry the table is, and which versions of
@@ -31,7 +32,7 @@ from gaussdecode.spark import localdisk
 from gaussdecode.spark.catalog import full_pattern
 from gaussdecode.spark.durable import make_directory, put_file
 from gaussdecode.spark.failpoint import Step, reach
-from gaussdecode.spark.formats import DELTA, ICEBERG
+from gaussdecode.spark.formats import DELTA
 from gaussdecode.spark.landing import Landing
 from gaussdecode.spark.offset import Offset
 from gaussdecode.spark.place import Given, ObjectPath, Place, names_in, place_of
@@ -47,12 +48,6 @@ LAYOUT: Final = 2
 _DECIDED: Final = re.compile(r"\d.*\.json")
 _NUMBER: Final = re.compile(r"(\d{20})\.json")
 Json = dict[str, Any]  # decoded JSON
-COMMITS: Final = "commits"
-"""Where it is kept what a table is that others keep, below its directory."""
-LOGGED: Final = "logged"
-"""Where it is kept what its changelog is."""
-STAGING: Final = "staging"
-"""Where files are on their way to other tables, below the target."""
 LOAD: Final = "load"
 """Below the target while existing rows of tables are loaded; see ``gaussdecode spark snapshot``."""
 
@@ -121,7 +116,7 @@ class Target:
     Attributes:
         root: directory, or URL.
         landing_id: of the landing it is made from.
-        format: what its tables are kept as, one of `FORMATS`.
+        format: what its tables are to readers, one of `FORMATS`.
         catalog: pattern of their names in a catalog, see `catalog`; empty for below `root`.
     """
 
@@ -178,11 +173,6 @@ class Target:
                 raise ConfigError(f"{path} holds something else; give an empty directory")
             if isinstance(path, ObjectPath):
                 path.store.prove()
-                if kept_as == ICEBERG and pattern is None:
-                    raise ConfigError(
-                        f"{path}: tables kept as {kept_as} are in a catalog where a target is at a URL: "
-                        "give --catalog"
-                    )
             else:
                 localdisk.prove(path)
             make_directory(path)
@@ -198,8 +188,8 @@ class Target:
             )
         if pattern not in (None, target.catalog):
             raise ConfigError(
-                f"the tables of {path} are in {target.catalog or 'its own directory'}, not in "
-                f"{pattern}; give each catalog its own target"
+                f"the tables of {path} have {f'names in {target.catalog}' if target.catalog else 'no names'}, not "
+                f"names in {pattern}; give each catalog its own target"
             )
         target.check_landing(landing)
         return target
@@ -361,9 +351,7 @@ class Target:
 
     def schema_at(self, database: DatabaseVersion, table: str) -> TableSchema:
         """The schema of a table in a version of the database."""
-        if self.format == DELTA:
-            return self.schema(table, self.version(table, database.tables[table]).schema_id)
-        return self.schema(table, self.record(table, database.n)["schema_id"])
+        return self.schema(table, self.version(table, database.tables[table]).schema_id)
 
     def decided(self, table: str) -> Decided:
         """What somebody said of a table's columns."""
@@ -405,38 +393,8 @@ class Target:
         )
 
     def _newest_schema(self, table: str) -> TableSchema | None:
-        if self.format != DELTA:
-            kept = self.records(table)
-            return self.schema(table, self.record(table, kept[-1])["schema_id"]) if kept else None
         newest = self.newest(table)
         return None if newest is None else self.schema(table, newest.schema_id)
-
-    # --- tables that others keep -------------------------------------------------------------
-
-    def records(self, table: str, of: str = COMMITS) -> list[int]:
-        """Entries at which a table was, or was about to be, committed; rising."""
-        return _numbers(self.table_root(table) / of)
-
-    def keep_record(self, table: str, n: int, record: Json, of: str = COMMITS) -> None:
-        """Keep what a table will be at an entry, before the commit that brings it there."""
-        path = self.table_root(table) / of / f"{n:020d}.json"
-        make_directory(path.parent)
-        if path.exists():  # of a run that was killed; it may have had other tests
-            if read_json(path) == {**record, "version": VERSION}:
-                return
-            path.unlink()
-        commit(path, record)
-
-    def record(self, table: str, n: int, of: str = COMMITS) -> Json:
-        """What was kept for the newest commit of a table that is not beyond an entry."""
-        newest = max((k for k in self.records(table, of) if k <= n), default=n)
-        return read_json(self.table_root(table) / of / f"{newest:020d}.json")
-
-    def forget_records(self, table: str, n: int) -> None:
-        """Remove the records before an entry that was committed, all but the last of them."""
-        for of in (COMMITS, LOGGED):
-            for k in [k for k in self.records(table, of) if k < n][:-1]:
-                (self.table_root(table) / of / f"{k:020d}.json").unlink(missing_ok=True)
 
 
 def utc_now() -> str:

@@ -21,7 +21,7 @@ from gaussdecode import __version__
 from gaussdecode.errors import LandingError, unreadable
 from gaussdecode.model.seal import NewerFormatError
 from gaussdecode.spark.comments import Changed, Comments
-from gaussdecode.spark.deltalog import DeltaLog, Snapshot, is_log, path_of
+from gaussdecode.spark.deltalog import DeltaLog, Snapshot, is_hidden, path_of
 from gaussdecode.spark.deltaschema import delta_schema, joined, partition_value, protocol_of
 from gaussdecode.spark.durable import sync_directory
 from gaussdecode.spark.failpoint import Step, reach
@@ -135,6 +135,15 @@ class TableLog:
         """By folder, the version of each Delta table that belongs to a version of the rows."""
         record = json.loads(self._logs[CURRENT].snapshot(v).properties[PROPERTY])
         return {CURRENT: v, **record["logs"]}
+
+    def following(self, v: int) -> dict[str, int]:
+        """The same with commits after these that change no row: of comments, or of another writer's OPTIMIZE."""
+        log, numbers = self._logs[CURRENT], self.numbers(v)
+        newest = log.snapshot()
+        ours = [json.loads(of.properties[PROPERTY])["v"] for of in (log.snapshot(v), newest)]
+        if ours[0] == ours[1]:
+            numbers[CURRENT] = newest.version
+        return {f: n if f == CURRENT else self._beside(f, n) for f, n in numbers.items()}
 
     def comments(self, folder: str) -> Comments:
         """What one of its Delta tables, and the columns of it, say of themselves."""
@@ -398,6 +407,8 @@ class TableLog:
         Returns:
             How many of its rows, and the files that these versions and the newest ones name.
         """
+        if not alive:
+            return 0, self.paths()
         versions = [self.version(v) for v in alive]
         named = self.paths().union(*(version.paths for version in versions))
         oldest: dict[str, set[int]] = {folder: set() for folder in FOLDERS}
@@ -416,7 +427,7 @@ class TableLog:
             file._replace(path=f"{folder}/{file.path}")
             for folder in FOLDERS
             for file in files_below(self._root / folder)
-            if not is_log(file.path)
+            if not is_hidden(file.path)
         ]
 
 

@@ -20,16 +20,16 @@ import pyarrow as pa
 from gaussdecode.errors import ConfigError, LandingError
 from gaussdecode.model.exposition import label_value
 from gaussdecode.spark import tasks
+from gaussdecode.spark.announce import announce, announce_newest, forget_snapshots
 from gaussdecode.spark.bucket import gather, merge_bucket, replaced
 from gaussdecode.spark.datatests import Failed
 from gaussdecode.spark.deltalog import LOG
 from gaussdecode.spark.engine import Engine, SparkEngine
 from gaussdecode.spark.failpoint import Step, reach
-from gaussdecode.spark.formats import DELTA
+from gaussdecode.spark.formats import ICEBERG
 from gaussdecode.spark.landing import ORDER_COLUMNS, Landing
 from gaussdecode.spark.place import Given, Place, files_below, place_of, read_table
 from gaussdecode.spark.plan import Stop
-from gaussdecode.spark.positions import publish_positions
 from gaussdecode.spark.schema import TableSchema
 from gaussdecode.spark.spread import MAX_BUCKETS, MIB, Sizes, shared_out
 from gaussdecode.spark.statefile import (
@@ -40,7 +40,7 @@ from gaussdecode.spark.statefile import (
     TableVersion,
     write_state,
 )
-from gaussdecode.spark.store import STAGING, DatabaseVersion, Json, Target, utc_now
+from gaussdecode.spark.store import DatabaseVersion, Json, Target, utc_now
 from gaussdecode.spark.tasks import Job, MapTask
 
 if TYPE_CHECKING:
@@ -164,8 +164,6 @@ def compact_with(
     if buckets is not None and not 1 <= buckets <= MAX_BUCKETS:
         raise ConfigError(f"buckets must be 1 to {MAX_BUCKETS}, got {buckets}")
     store = Target(target)
-    if store.format != DELTA:
-        raise ConfigError(f"{store.root} is kept as {store.format}: use what that has to compact")
     with store.locked():
         database = store.database()
         if database is None:
@@ -210,7 +208,7 @@ def _compact(
         done.files_after += len(merged.files)
     if done.tables:
         now = dataclasses.replace(database, k=database.k + 1, tables=numbers, created=utc_now())
-        publish_positions(store, now, database)
+        announce(store, now, database)
         store.commit_database(now)
     return done
 
@@ -381,10 +379,16 @@ def vacuum(target: Given, *, older_than_seconds: float = 7 * DAY) -> Vacuumed:
         )
     with store.locked():
         cut = time.time() - older_than_seconds
+        if store.format == ICEBERG:
+            announce_newest(store)  # or it would name files that go
         removed, kept = _forget_database(store, cut)
         files, size = _remove_unfinished(store, cut), 0
         for table in store.tables():
-            forgotten, named = _forget_versions(store, table, kept.get(table, set()), cut)
+            alive = _alive(store, table, kept.get(table, set()), cut)
+            if store.format == ICEBERG:
+                forget_snapshots(store, table, alive, cut)
+            forgotten, named = store.log(table).forget(alive)
+            reach(Step.FILES_REMOVED)
             removed += forgotten
             for file in store.log(table).files():
                 if file.path not in named and file.modified <= cut:
@@ -406,10 +410,7 @@ def _remove_unfinished(store: Target, cut: float) -> int:
     ]
     for path in old:
         path.unlink()
-    staged = [f for f in files_below(store.root / STAGING) if f.modified <= cut]
-    for file in staged:
-        (store.root / STAGING / file.path).unlink()
-    return len(old) + len(staged)
+    return len(old)
 
 
 def _forget_database(store: Target, cut: float) -> tuple[int, dict[str, set[int]]]:
@@ -428,26 +429,12 @@ def _forget_database(store: Target, cut: float) -> tuple[int, dict[str, set[int]
     return removed, kept
 
 
-def _forget_versions(
-    store: Target, table: str, kept: Collection[int], cut: float
-) -> tuple[int, set[str]]:
-    """Remove old commits of a table that no version which may be read needs.
-
-    Returns:
-        How many, and the files that are named by the versions that may be read.
-    """
-    if store.format != DELTA:
-        kept_records = (store.record(table, n) for n in store.records(table))
-        return 0, {file["path"] for record in kept_records for file in record.get("quarantine", ())}
+def _alive(store: Target, table: str, kept: Collection[int], cut: float) -> set[int]:
+    """Versions of a table that may be read."""
     log = store.log(table)
     versions = log.versions()
-    if not versions:
-        return 0, log.paths()
     ages = {v: _age(log.created(v)) for v in versions}
-    alive = {v for v in versions if v in kept or v == versions[-1] or ages[v] > cut}
-    result = log.forget(alive)
-    reach(Step.FILES_REMOVED)
-    return result
+    return {v for v in versions if v in kept or v == versions[-1] or ages[v] > cut}
 
 
 def _age(created: str) -> float:
@@ -480,8 +467,6 @@ def status(root: Given, target: Given) -> Status:
 
 def _unmatched(store: Target, found: DatabaseVersion) -> dict[str, int]:
     """See `Status`."""
-    if store.format != DELTA:
-        return {}
     versions = {table: store.version(table, v) for table, v in found.tables.items()}
     return {table: version.unmatched for table, version in versions.items() if version.unmatched}
 
