@@ -15,7 +15,6 @@ from gaussdecode.spark.place import Place
 from gaussdecode.spark.store import Target
 
 
-
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """What is asked for.

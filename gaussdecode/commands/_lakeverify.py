@@ -32,7 +32,9 @@ from gaussdecode.snapshot.held import Held, Server, hold
 from gaussdecode.snapshot.staging import Standing
 from gaussdecode.source.export import OrderError, Spelling, TableChangedError
 from gaussdecode.source.quoting import identifier, literal
+from gaussdecode.spark.announce import differences as differences_of
 from gaussdecode.spark.engine import Engine
+from gaussdecode.spark.formats import ICEBERG
 from gaussdecode.spark.landing import Landing, when_landed
 from gaussdecode.spark.place import Place
 from gaussdecode.spark.schema import TableSchema
@@ -260,7 +262,7 @@ class Comparison:
         """
         store = Target(self.target)
         schema = store.schema_at(database, table)
-        why = _why_not(database, table)
+        why = _why_not(store, database, table)
         if why is not None:
             return TableResult(table=schema.title, why_not=why)
         with source.table(*split_title(schema.title)) as here:
@@ -383,12 +385,15 @@ def condition(schema: TableSchema, of: TableResult) -> str | None:
     return f"({names}) IN ({values})"
 
 
-def _why_not(database: DatabaseVersion, table: str) -> str | None:
+def _why_not(store: Target, database: DatabaseVersion, table: str) -> str | None:
     stop = database.stopped.get(table)
     if stop is not None:
         return f"it stands still at entry {stop['n']}: {stop['why']}"
     if table in database.quarantined:
         return f"it is in quarantine since entry {database.quarantined[table]}"
+    found = differences_of(store, database, table) if store.format == ICEBERG else []
+    if found:
+        return f"in Iceberg {'; '.join(found)}; gaussdecode spark vacuum TARGET sets it right"
     return None
 
 

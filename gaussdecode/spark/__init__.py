@@ -2,5 +2,5 @@
 
 The core (`landing`, `schema`, `plan`, `keys`, `events`, `merge`, `multiset`, `moves`,
 `store`) needs pyarrow only; what imports pyspark is on top of it: `reading`, `datasource`,
-`query`, `lake`, `lakerun`.
+`query`. `iceberg` needs pyiceberg.
 """

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from gaussdecode.errors import ConfigError
 from gaussdecode.spark.formats import ICEBERG
 from gaussdecode.spark.positions import of_positions, of_table, publish_positions, published
+from gaussdecode.spark.sqltext import dotted
 from gaussdecode.spark.store import DatabaseVersion, Target
 
 if TYPE_CHECKING:
@@ -59,6 +60,21 @@ def announce_newest(store: Target) -> None:
     for table, v in newest.tables.items():
         for one in of_table(store, table, store.log(table).following(v)):
             tables.publish(one)
+
+
+def differences(store: Target, newest: DatabaseVersion, table: str) -> list[str]:
+    """What the tables of one table are otherwise in a catalog of Iceberg than in a version of the database.
+
+    Raises:
+        ConfigError: see `announce`.
+        LandingError: see `announce`.
+    """
+    tables = open_catalog(store.catalog)
+    found = [
+        (one, tables.difference(one))
+        for one in of_table(store, table, store.log(table).following(newest.tables[table]))
+    ]
+    return [f"{dotted(one.name)} {what}" for one, what in found if what]
 
 
 def forget_snapshots(store: Target, table: str, alive: Collection[int], cut: float) -> None:

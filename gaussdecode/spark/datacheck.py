@@ -96,29 +96,6 @@ def rows_since(rows: DataFrame, after: int, held: DataFrame | None) -> Rows:
     return Rows(changed.unionByName(was_out.withColumn(_WAS_OUT, F.lit(True))), others)
 
 
-def rows_beside(
-    changed: DataFrame,
-    others: DataFrame,
-    held: DataFrame | None,
-    gone: DataFrame,
-    on: Sequence[str],
-) -> Rows:
-    """The same where changed rows stand apart.
-
-    Args:
-        changed: they.
-        others: rows that are not changed.
-        held: rows that were in quarantine; None for none.
-        gone: what tells the rows that changed, or are no more.
-        on: columns that do.
-    """
-    looked_at = changed.withColumn(_WAS_OUT, F.lit(False))
-    if held is not None:
-        left = held.join(gone, list(on), "left_anti").select(*map(quoted, changed.columns))
-        looked_at = looked_at.unionByName(left.withColumn(_WAS_OUT, F.lit(True)))
-    return Rows(looked_at, others)
-
-
 def judged(rows: Rows, schema: TableSchema, tests: Sequence[DataTest]) -> DataFrame:
     """The rows that are looked at, with the names of the tests that each fails in ``gd_failed``."""
     frame, marks = rows.looked_at, []

@@ -9,6 +9,7 @@ removed. Written with pyiceberg, which needs no Java.
 
 import contextlib
 import json
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -73,6 +74,11 @@ VERSION: Final = "gaussdecode.version"
 """In properties of a table and in summaries of its snapshots: the version of the Delta table."""
 _OF: Final = "gaussdecode.table"
 _FORMAT: Final = 2
+SNAPSHOTS: Final = 50
+"""So many of a table are kept, or up to twice as many: each commit writes what all of them are."""
+_MANIFESTS: Final = 20
+"""So many lists of files of a table are merged to one; all of them are read at each commit."""
+_TAG: Final = re.compile(r"v\d+")
 _MAPPING: Final = "schema.name-mapping.default"
 _MAIN: Final = "main"
 _LONGEST: Final = 200
@@ -144,7 +150,7 @@ class IcebergTables:
                 table = None
             if table is None:
                 self._create(one, delta)
-            elif table.properties.get(VERSION) != str(one.version):
+            elif _difference(table, one):
                 self._add_snapshot(table, one, delta)
 
     def _open(self, one: Published) -> Table | None:
@@ -195,7 +201,7 @@ class IcebergTables:
         _commit(transaction, one, delta, [], is_alone=False)
 
     def _add_snapshot(self, table: Table, one: Published, delta: Snapshot) -> None:
-        transaction, held, last = table.transaction(), table.current_snapshot(), _ours(table)
+        transaction, held, last = _Transaction(table), table.current_snapshot(), _ours(table)
         if last is not None and held != last:
             by = "nobody" if held is None else f"another writer (snapshot {held.snapshot_id})"
             self._say(
@@ -203,14 +209,7 @@ class IcebergTables:
                 f"{last.snapshot_id}, the last one of this program"
             )
             ManageSnapshots(transaction).set_current_snapshot(last.snapshot_id).commit()
-        base = last or held
-        manifests = [] if base is None else base.manifests(table.io)
-        if any(of.content != ManifestContent.DATA for of in manifests):
-            raise LandingError(
-                f"{dotted(one.name)}: another writer deleted rows, and the snapshot before that is gone: drop the table in "
-                "Iceberg, and apply again"
-            )
-        files = [entry.data_file for of in manifests for entry in of.fetch_manifest_entry(table.io)]
+        files = _files_of(table, one, last or held, is_ours=last is not None)
         is_alone = _bring_schema(transaction, delta)
         _commit(transaction, one, delta, files, is_alone=is_alone)
 
@@ -251,16 +250,54 @@ class IcebergTables:
         Raises:
             LandingError: the catalog failed.
         """
-        name = dotted(one.name)
         with _named(one):
             table = self._open(one)
-            if table is None:
-                return f"{name} is not in the catalog"
-            if table.properties.get(VERSION) != str(one.version):
-                return f"{name} has another version ({table.properties.get(VERSION)} for {one.version})"
-            if table.current_snapshot() != _ours(table):
-                return f"{name} was changed by another writer"
-            return ""
+            return "is not in the catalog" if table is None else _difference(table, one)
+
+
+class _Transaction(Transaction):
+    """A transaction that makes its metadata once for each step; pyiceberg's does whenever it is asked."""
+
+    def __init__(self, table: Table) -> None:
+        super().__init__(table)
+        self._made: tuple[object, TableMetadata] = (self._updates, table.metadata)
+
+    @property
+    def table_metadata(self) -> TableMetadata:
+        """See `Transaction`."""
+        if self._made[0] is not self._updates:
+            self._made = (self._updates, super().table_metadata)
+        return self._made[1]
+
+
+def _files_of(
+    table: Table, one: Published, base: IcebergSnapshot | None, *, is_ours: bool
+) -> list[DataFile]:
+    """Files of the snapshot that the next one follows; of one of ours the Delta log says them faster.
+
+    Raises:
+        LandingError: deleted rows stand beside them, as another writer left them.
+    """
+    if is_ours:
+        with contextlib.suppress(ConfigError):  # vacuum removed that version
+            adds = DeltaLog(one.place).snapshot(int(table.properties[VERSION])).adds
+            location = location_of(one.place)
+            return [_data_file(f"{location}/{p}", add, table.metadata) for p, add in adds.items()]
+    manifests = [] if base is None else base.manifests(table.io)
+    if any(of.content != ManifestContent.DATA for of in manifests):
+        raise LandingError(
+            f"{dotted(one.name)}: another writer deleted rows, and the snapshot before that is gone: drop the table "
+            "in Iceberg, and apply again"
+        )
+    return [entry.data_file for of in manifests for entry in of.fetch_manifest_entry(table.io)]
+
+
+def _difference(table: Table, one: Published) -> str:
+    """See `IcebergTables.difference`."""
+    number = table.properties.get(VERSION)
+    if number != str(one.version):
+        return f"is at version {number} of its Delta table, not at {one.version}"
+    return "" if table.current_snapshot() == _ours(table) else "was changed by another writer"
 
 
 def _bring_schema(transaction: Transaction, delta: Snapshot) -> bool:
@@ -303,10 +340,10 @@ def _commit(
         is_alone: older snapshots go.
     """
     number = str(delta.version)
+    older = transaction.table_metadata.snapshots
     wanted = {f"{location_of(one.place)}/{path}": add for path, add in delta.adds.items()}
     gone = [file for file in held if file.file_path not in wanted]
     new = wanted.keys() - {file.file_path for file in held}
-    older = transaction.table_metadata.snapshots
     snapshot = _Files(
         operation=Operation.OVERWRITE if gone else Operation.APPEND,
         transaction=transaction,
@@ -323,6 +360,10 @@ def _commit(
     ManageSnapshots(transaction).create_tag(snapshot.snapshot_id, f"v{number}").commit()
     if is_alone:
         _expire(transaction, older)
+    elif len(older) >= 2 * SNAPSHOTS:
+        refs = transaction.table_metadata.refs
+        kept = {of.snapshot_id for name, of in refs.items() if not _TAG.fullmatch(name)}
+        _expire(transaction, [of for of in older[:-SNAPSHOTS] if of.snapshot_id not in kept])
     described = {VERSION: number, "comment": delta.metadata.get("description") or ""}
     transaction.set_properties(described)
     reach(Step.CATALOG_WRITTEN)
@@ -343,7 +384,7 @@ class _Files(_OverwriteFiles):
 
     def _process_manifests(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
         merging = _ManifestMergeManager(
-            target_size_bytes=8 << 20, min_count_to_merge=100, merge_enabled=True,
+            target_size_bytes=8 << 20, min_count_to_merge=_MANIFESTS, merge_enabled=True,
             snapshot_producer=self,
         )  # fmt: skip
         return merging.merge_manifests(manifests)
@@ -459,7 +500,7 @@ def _data_file(path: str, add: Json, metadata: TableMetadata) -> DataFile:
         for name, count in stats.get("nullCount", {}).items()
         if name in fields and isinstance(count, int)
     }
-    return DataFile.from_args(
+    file = DataFile.from_args(
         content=DataFileContent.DATA,
         file_path=path,
         file_format=FileFormat.PARQUET,
@@ -470,8 +511,9 @@ def _data_file(path: str, add: Json, metadata: TableMetadata) -> DataFile:
         null_value_counts=nulls,
         lower_bounds=_bounds(stats.get("minValues", {}), fields),
         upper_bounds=_bounds(stats.get("maxValues", {}), fields),
-        spec_id=metadata.default_spec_id,
     )
+    file.spec_id = metadata.default_spec_id
+    return file
 
 
 def _bounds(values: Json, fields: Mapping[str, NestedField]) -> dict[int, bytes]:

@@ -61,8 +61,7 @@ class ObjectPath:
     path: str = ""
 
     def __truediv__(self, other: str) -> "ObjectPath":
-        path = other if other.startswith("/") else f"{self.path}/{other}"
-        return dataclasses.replace(self, path=path.strip("/"))
+        return dataclasses.replace(self, path=f"{self.path}/{other}".strip("/"))
 
     def __str__(self) -> str:
         return f"{self.settings.url.rstrip('/')}/{self.path}".rstrip("/")
@@ -139,11 +138,6 @@ def _store(settings: MirrorConfig) -> "Store[Any]":  # Any: of any library
     from gaussdecode.objects.store import open_store  # not where there is no URL
 
     return open_store(settings, section="")
-
-
-def whole(place: Place) -> str:
-    """The path of a place such that any other place of its store or machine, divided by it, is it."""
-    return f"/{place.path}" if isinstance(place, ObjectPath) else str(place)
 
 
 def place_of(given: Given) -> Place:

@@ -12,7 +12,7 @@ of each as its parts: between these and it columns are the same by their true na
 import dataclasses
 import functools
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Self
 
 import pyarrow as pa
@@ -357,27 +357,6 @@ def reads_as(old: TableSchema, new: TableSchema) -> bool:
     )
 
 
-def renamed_columns(old: TableSchema, new: TableSchema) -> dict[str, str] | None:
-    """What columns of `old` are called in `new`, of those whose name is another one.
-
-    None where more has changed than names and added columns that are NULL in older rows, or where a
-    name changes hands.
-    """
-    try:
-        matched = match_columns(old, new)
-        if fills_constants(old, new):
-            return None
-    except MixedColumnsError:
-        return None
-    types = {column.name: column.type for column in old.columns}
-    renamed = {before: after for after, before in matched.items() if before != after}
-    stays = all(types[matched[c.name]] == c.type for c in new.columns if c.name in matched)
-    is_taken = any(c.name in types and matched.get(c.name) != c.name for c in new.columns)
-    if not stays or is_taken or set(old.names) - set(matched.values()):
-        return None
-    return renamed
-
-
 def conform(rows: pa.Table, old: TableSchema, new: TableSchema) -> pa.Table:
     """Give rows of one version as rows of another.
 
@@ -534,8 +513,3 @@ def _raw_renamer(back: dict[str, str]) -> Callable[[tuple[str, str]], tuple[str,
         return (OLD_PREFIX + back[name], text) if key != name and name in back else None
 
     return rename
-
-
-def missing_columns(names: Sequence[str], rows: pa.Table) -> list[str]:
-    """Names that are not there."""
-    return [name for name in names if name not in rows.column_names]

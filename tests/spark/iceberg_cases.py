@@ -1,6 +1,5 @@
 """Tables of a target in a catalog of Iceberg, read and kept by Spark with its jar; `test_lake` runs these with Spark 4.0."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -108,9 +107,7 @@ def name_of(table: Table) -> str:
     return f"lake.cdc.public_{table.name}"
 
 
-def test_what_others_do_to_a_table(
-    reader: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_others_do_to_a_table(reader: SparkSession, tmp_path: Path) -> None:
     """Files rewritten, rows deleted, columns added, the format raised: the next apply has the source's rows."""
     source = small(tmp_path)
     said: list[str] = []
@@ -138,7 +135,10 @@ def test_what_others_do_to_a_table(
         said.clear()
         reader.sql(statement).collect()
         apply()
-        assert any("of another writer" in text or "another writer (" in text for text in said) == is_told, (statement, said)
+        assert (
+            any("of another writer" in text or "another writer (" in text for text in said)
+            == is_told
+        ), (statement, said)
     assert "mine" not in reader.table(keyed).columns
     reader.sql(f"ALTER TABLE {keyed} SET TBLPROPERTIES ('format-version' = '3')")
     with pytest.raises(LandingError, match=r"version 3 of Iceberg's format.* drop the table"):
@@ -159,7 +159,7 @@ def test_files_are_the_delta_table_s(reader: SparkSession, tmp_path: Path) -> No
         f"CALL lake.system.remove_orphan_files(table => '{keyed}')",
         f"DROP TABLE {keyed} PURGE",
     ):
-        with pytest.raises(Exception, match="GC is disabled|gc.enabled"):
+        with pytest.raises(Exception, match=r"GC is disabled|gc\.enabled"):
             reader.sql(statement).collect()
     apply_with(LocalEngine(), tmp_path / "landing", tmp_path / "target", MADE)
     check(reader, source)

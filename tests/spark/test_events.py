@@ -10,7 +10,6 @@ from gaussdecode.errors import LandingError
 from gaussdecode.spark import keys
 from gaussdecode.spark.events import to_events
 from gaussdecode.spark.merge import Merged, merge
-from gaussdecode.spark.reduce import join_bounds, key_bounds
 from gaussdecode.spark.schema import (
     NAMES_TYPE,
     RAW_TYPE,
@@ -224,29 +223,3 @@ PAIR = schema_of(
     Column("id", "int64", 1, identity=True), Column("day", DAY, 2, identity=True),
     Column("n", "int32", 3), key=("id", "day"),
 )  # fmt: skip
-
-
-def test_bounds_cover_rows_that_come_and_rows_that_go() -> None:
-    """Old keys count; only whole numbers have bounds, as they compare alike everywhere."""
-    rows = [
-        change("I", 1, id=5, n=100),
-        change("U", 2, id=7, n=-100, gd_old={"id": 90}),
-        change("D", 3, gd_old={"id": -3}),
-    ]
-    events = to_events(landed(PAIR, *rows), PAIR, np.ones(3, dtype=np.int64), order=ORDER)
-    assert key_bounds(events, PAIR) == {"id": (-3, 90)}
-    assert key_bounds(events.slice(0, 0), PAIR) == {}
-
-
-def test_key_that_may_be_null_has_no_bounds() -> None:
-    """A row whose key is not in its column may stand anywhere."""
-    rows = [change("I", 1, id=5), change("I", 2, gd_raw=[("id", "99999999999999999999")])]
-    events = to_events(landed(PAIR, *rows), PAIR, np.ones(2, dtype=np.int64), order=ORDER)
-    assert key_bounds(events, PAIR) == {}
-
-
-def test_bounds_of_groups_together() -> None:
-    """All of them; a column that one group cannot tell is left out."""
-    assert join_bounds([{"a": (1, 2), "b": (0, 0)}, {"a": [-1, 1]}]) == {"a": (-1, 2)}
-    assert join_bounds([{"a": (1, 2)}, {}, {"a": (3, 3)}]) == {}
-    assert join_bounds([]) == {}
