@@ -14,8 +14,14 @@ import sys
 from collections.abc import Mapping, MutableMapping
 from typing import Any, Final, TextIO
 
-import structlog
-from structlog.typing import FilteringBoundLogger, Processor, WrappedLogger
+# structlog imports rich wherever that is (pyiceberg brings it): 5 MB of each process, for nothing here.
+_modules: dict[str, object] = sys.modules  # type: ignore[assignment]  # None stands for a module that is not there
+_modules.setdefault("rich", None)
+import structlog  # noqa: E402
+from structlog.typing import FilteringBoundLogger, Processor, WrappedLogger  # noqa: E402
+
+if _modules["rich"] is None:
+    del _modules["rich"]
 
 LEVELS: Final[Mapping[str, int]] = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 _SECRET_KEYS: Final = re.compile(r"pass|secret|credential|token|sslkey|dsn|conninfo", re.IGNORECASE)

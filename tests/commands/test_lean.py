@@ -20,3 +20,10 @@ def test_pandas_stays_out_and_pyarrow_works() -> None:
         [sys.executable, "-c", textwrap.dedent(SCRIPT)], capture_output=True, text=True, check=True
     )
     assert run.stdout == "[0, 1, 2] False\n"
+
+
+def test_rich_stays_out() -> None:
+    """The log does without it, where it is installed; who imports it later gets it."""
+    script = "import sys, gaussdecode.logs; print('rich' in sys.modules); import rich; print(rich)"
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert run.stdout.startswith("False\n<module 'rich'")
