@@ -1,5 +1,6 @@
 """Tables of a target in a catalog of Iceberg, read and kept by Spark with its jar; `test_lake` runs these with Spark 4.0."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -78,15 +79,29 @@ def test_every_version_is_the_source_s(reader: SparkSession, tmp_path: Path) -> 
             else:
                 assert k != store.database_versions()[-1]
     assert checked > 8
+    last = store.database()
+    assert last is not None
     for table in source.tables:
         for kind in ("history", "changelog"):
             rows = reader.table(f"lake.cdc.public_{table.name}_{kind}")
             place = tmp_path / "target" / "tables" / table.directory / kind
             delta = reader.read.format("delta").load(str(place))
             assert all_of(rows) == all_of(delta.select(*[f"`{c}`" for c in rows.columns]))
-    told = reader.sql("SELECT name, max(version) AS v FROM lake.cdc.gd_positions GROUP BY 1")
-    for row in told.collect():
-        reader.sql(f"SELECT 1 FROM {row['name']} VERSION AS OF 'v{row['v']}'").collect()
+    asked, then = as_documented(last.n)
+    told = {row["name"]: row["version"] for row in reader.sql(asked).collect()}
+    assert len(told) == 3 * len(source.tables)
+    for table in source.tables:
+        name = f"lake.cdc.public_{table.name}"
+        assert told[name] == last.tables[table.directory]
+        statement = then.replace("lake.cdc.shop_orders", name).replace("v12", f"v{told[name]}")
+        assert all_of(reader.sql(statement)) == all_of(reader.table(name))
+
+
+def as_documented(n: int) -> list[str]:
+    """What the page says to ask for."""
+    text = (Path(__file__).parents[2] / "docs" / "spark-reference.md").read_text()
+    (block,) = re.findall(r"```sql iceberg\n(.*?)```", text, re.DOTALL)
+    return [part.strip() for part in block.replace("n <= 41", f"n <= {n}").split(";")[:2]]
 
 
 def all_of(frame: DataFrame) -> list[str]:

@@ -16,7 +16,6 @@ from gaussdecode.commands import spark as command
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 PAGE = Path(__file__).parents[2] / "docs" / "spark.md"
 FORMAT = PAGE.with_name("landing-format.md").read_text()
-IN_A_CATALOG = "lake.gd.positions"
 REFERENCE = PAGE.with_name("spark-reference.md")
 TEXT = PAGE.read_text() + REFERENCE.read_text()
 BLOCKS = re.findall(r"```(sh|python)\n(.*?)```", TEXT, re.DOTALL)
@@ -44,8 +43,6 @@ def test_examples_run(
     names = {**places, "spark": spark, "summary_lsn": history.lsn}
     ran = 0
     for kind, text in BLOCKS:
-        if IN_A_CATALOG in text:  # lake_cases runs it, with a catalog
-            continue
         if kind == "python":
             # The page is about the demo's shop; the kit's tables are in another schema.
             exec(compile(text.replace('"shop.', '"public.'), str(PAGE), "exec"), names)
