@@ -362,6 +362,19 @@ class TargetBusyError(LandingError):
     retryable = True
 
 
+class OvertakenError(LandingError):
+    """Another writer of the target committed first; nothing was changed, and the next try sees it."""
+
+    retryable = True
+
+
+class CatalogError(GaussDecodeError):
+    """A catalog of tables did not do what was asked; trying again later may help."""
+
+    exit_status = EX_UNAVAILABLE
+    retryable = True
+
+
 class DiskError(LandingError):
     """The file system failed; what it holds now is for recovery to decide."""
 

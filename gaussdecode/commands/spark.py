@@ -42,7 +42,14 @@ from gaussdecode.commands._owner import work_as_owner_of
 from gaussdecode.commands._signals import until_signal
 from gaussdecode.commands._sparksession import EndedBy, spark_session
 from gaussdecode.commands._table import print_table
-from gaussdecode.errors import EX_CONFIG, EX_IOERR, EX_OK, ConfigError, TargetBusyError
+from gaussdecode.errors import (
+    EX_CONFIG,
+    EX_IOERR,
+    EX_OK,
+    ConfigError,
+    GaussDecodeError,
+    TargetBusyError,
+)
 from gaussdecode.model.words import counted
 from gaussdecode.settings.load import load
 
@@ -55,6 +62,7 @@ if TYPE_CHECKING:
     from gaussdecode.spark.landing import Point
 
 _ROWS = 100
+_LONGEST_WAIT = 300.0  # seconds between tries while a store is away; arbitrary
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -463,19 +471,24 @@ def _apply_until(
 
     house = House(engine, args.target, keep_seconds=args.keep_days * DAY, say=progress)
     found: dict[tuple[str, str], Failed] = {}
+    failures = 0
     while True:
         begun = time.monotonic()
         try:
             summary = apply_with(
                 engine, args.root, args.target, options, to=_point(args), progress=progress
             )
-        except TargetBusyError as error:
-            if not args.follow:
+        except GaussDecodeError as error:  # a store or a catalog that is away, another writer
+            if not args.follow or not error.retryable:
                 raise
-            progress(f"put off: {error}")
-            if stop.wait(args.interval):
+            wait = min(args.interval * 2**failures, max(args.interval, _LONGEST_WAIT))
+            failures += not isinstance(error, TargetBusyError)
+            say = progress if isinstance(error, TargetBusyError) else _warn
+            say(f"put off for {wait:g} s: {error}")
+            if stop.wait(wait):
                 return EX_OK
             continue
+        failures = 0
         found |= {(of.table, of.test): of for of in summary.tests}
         _report(args, summary, time.monotonic() - begun, found.values())
         if summary.stopped_at_gap is not None:
@@ -487,6 +500,10 @@ def _apply_until(
             house.keep(is_changed=summary.tables > 0)
         if not args.follow or stop.wait(args.interval):
             return EX_OK
+
+
+def _warn(text: str) -> None:
+    print(f"gaussdecode: {text}", file=sys.stderr, flush=True)
 
 
 def _gap_text(summary: "Summary") -> str:

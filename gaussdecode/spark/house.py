@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from gaussdecode.errors import LandingError
+from gaussdecode.errors import CatalogError, LandingError, MirrorError
 from gaussdecode.model.words import counted
 from gaussdecode.spark.engine import Engine
 from gaussdecode.spark.place import Given
@@ -61,7 +61,7 @@ class House:
             if self._clock() >= self._vacuum_at:
                 self._vacuum_at = self._clock() + VACUUM_SECONDS
                 self._vacuum()
-        except LandingError as error:
+        except (LandingError, MirrorError, CatalogError) as error:
             self._say(f"upkeep was put off: {error}")
 
     def _compact(self) -> None:

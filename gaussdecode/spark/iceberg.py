@@ -18,6 +18,7 @@ from pyiceberg.conversions import to_bytes
 from pyiceberg.exceptions import (
     CommitFailedException,
     NoSuchTableError,
+    NotInstalledError,
     ResolveError,
     ValidationException,
 )
@@ -59,7 +60,13 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from gaussdecode.errors import ConfigError, GaussDecodeError, LandingError
+from gaussdecode.errors import (
+    CatalogError,
+    ConfigError,
+    GaussDecodeError,
+    LandingError,
+    OvertakenError,
+)
 from gaussdecode.spark.deltalog import DeltaLog, Snapshot
 from gaussdecode.spark.failpoint import Step, reach
 from gaussdecode.spark.icebergio import location_of
@@ -111,17 +118,20 @@ class IcebergTables:
 
     Raises:
         ConfigError: there is no such catalog.
+        CatalogError: it does not answer.
     """
 
     def __init__(self, catalog: str, say: Say = lambda _: None) -> None:
         self._say = say
         try:
             self._catalog: Catalog = load_catalog(catalog, **{PY_IO_IMPL: _IO})
-        except Exception as error:  # noqa: BLE001 - each kind of catalog has errors of its own
+        except (ValueError, NotInstalledError) as error:  # what its settings are not
             raise ConfigError(
                 f"catalog {catalog} cannot be opened ({_said(error)}): describe it in ~/.pyiceberg.yaml, or by "
                 f"PYICEBERG_CATALOG__{catalog.upper()}__URI and its other settings"
             ) from None
+        except Exception as error:  # noqa: BLE001 - each kind of catalog has errors of its own
+            raise CatalogError(f"catalog {catalog} cannot be opened ({_said(error)})") from None
 
     # --- making snapshots --------------------------------------------------------------------
 
@@ -130,7 +140,8 @@ class IcebergTables:
 
         Raises:
             ConfigError: the name belongs to another table.
-            LandingError: the catalog failed, or another writer was quicker.
+            CatalogError: the catalog failed.
+            OvertakenError: another writer was quicker.
         """
         delta = DeltaLog(one.place).snapshot(one.version)
         if any("deletionVector" in add for add in delta.adds.values()):
@@ -224,7 +235,8 @@ class IcebergTables:
             cut: seconds since 1970; younger files stay.
 
         Raises:
-            LandingError: see `publish`.
+            CatalogError: see `publish`.
+            OvertakenError: see there.
         """
         with _named(one):
             table = self._open(one)
@@ -248,7 +260,7 @@ class IcebergTables:
         """What a table shows otherwise than a version of its Delta table; empty for nothing.
 
         Raises:
-            LandingError: the catalog failed.
+            CatalogError: the catalog failed.
         """
         with _named(one):
             table = self._open(one)
@@ -543,18 +555,19 @@ def _named(one: Published) -> Iterator[None]:
     """Say which table the catalog did not take, and why.
 
     Raises:
-        LandingError: it failed, or another writer was quicker.
+        CatalogError: it failed.
+        OvertakenError: another writer was quicker.
     """
     try:
         yield
     except GaussDecodeError:
         raise
     except (CommitFailedException, ValidationException):
-        raise LandingError(
+        raise OvertakenError(
             f"{dotted(one.name)} was committed by another writer at the same time; nothing was changed by this one, run it again"
         ) from None
     except Exception as error:  # noqa: BLE001 - each kind of catalog has errors of its own
-        raise LandingError(
+        raise CatalogError(
             f"the catalog did not take {dotted(one.name)} ({_said(error)}); the rows are written, and stay. Apply again when "
             "the catalog can"
         ) from None

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from gaussdecode.errors import LandingError
+from gaussdecode.errors import OvertakenError
 from gaussdecode.spark.catalog import Name, name_of, positions_name
 from gaussdecode.spark.deltalog import DeltaLog, path_of
 from gaussdecode.spark.deltaschema import delta_schema, protocol_of
@@ -99,7 +99,7 @@ def publish_positions(store: Target, newest: DatabaseVersion, of: Sequence[Publi
     """Write what a version of the database is about to say.
 
     Raises:
-        LandingError: another writer was quicker.
+        OvertakenError: another writer was quicker.
     """
     log, app = DeltaLog(store.root / POSITIONS), f"gaussdecode-{store.landing_id}"
     snapshot = log.snapshot()
@@ -128,7 +128,7 @@ def publish_positions(store: Target, newest: DatabaseVersion, of: Sequence[Publi
     added = {"path": file.path, "partitionValues": {}, "size": file.bytes}
     added |= {"modificationTime": now, "dataChange": True, "stats": file.stats}
     if log.commit(snapshot, [*actions, {"add": added}]) is None:
-        raise LandingError(
+        raise OvertakenError(
             f"{log.root} was committed by another writer at the same time; run it again"
         )
 

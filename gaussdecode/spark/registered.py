@@ -14,7 +14,7 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # has n
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from gaussdecode.errors import ConfigError, LandingError
+from gaussdecode.errors import CatalogError, ConfigError
 from gaussdecode.spark.formats import DELTA, coordinate, settings
 from gaussdecode.spark.place import Place
 from gaussdecode.spark.positions import Published
@@ -62,7 +62,7 @@ def register(spark: SparkSession, of: Iterable[Published]) -> None:
 
     Raises:
         ConfigError: a name belongs to another table.
-        LandingError: the catalog failed.
+        CatalogError: the catalog failed.
     """
     for one in of:
         text, location = ".".join(map(quoted, one.name)), location_of(one.place)
@@ -74,7 +74,7 @@ def register(spark: SparkSession, of: Iterable[Published]) -> None:
             spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {space}")
             spark.sql(f"CREATE TABLE {text} USING DELTA LOCATION {literal(location)}")
         except (PySparkException, Py4JJavaError) as error:
-            raise LandingError(
+            raise CatalogError(
                 f"the catalog did not take the name {text} ({why(error)}); the table itself is written, in "
                 f"{one.place}. Apply again when the catalog can"
             ) from None

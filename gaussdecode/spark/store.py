@@ -26,7 +26,13 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, Self
 
-from gaussdecode.errors import ConfigError, GaussDecodeError, LandingError, unreadable
+from gaussdecode.errors import (
+    ConfigError,
+    GaussDecodeError,
+    LandingError,
+    OvertakenError,
+    unreadable,
+)
 from gaussdecode.model.seal import NewerFormatError, check_version
 from gaussdecode.spark import localdisk
 from gaussdecode.spark.catalog import full_pattern
@@ -406,7 +412,7 @@ def commit(path: Place, record: Json) -> None:
     """Give a new file its content and its name in one step; fail when the name is taken."""
     content = json.dumps({**record, "version": VERSION}, sort_keys=True).encode()
     if not put_file(path, content):
-        raise LandingError(
+        raise OvertakenError(
             f"{path} was committed by another writer at the same time; nothing was changed by "
             "this one, run it again"
         )

@@ -18,7 +18,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from gaussdecode import __version__
-from gaussdecode.errors import LandingError, unreadable
+from gaussdecode.errors import LandingError, OvertakenError, unreadable
 from gaussdecode.model.seal import NewerFormatError
 from gaussdecode.spark.comments import Changed, Comments
 from gaussdecode.spark.deltalog import DeltaLog, Snapshot, is_hidden, path_of
@@ -272,8 +272,8 @@ class TableLog:
             CURRENT, version, shape, is_change=is_change, record=record, with_vectors=with_vectors
         )
 
-    def _overtaken(self, folder: str) -> LandingError:
-        return LandingError(
+    def _overtaken(self, folder: str) -> OvertakenError:
+        return OvertakenError(
             f"{self._root / folder} was committed by another writer at the same time; nothing was "
             "changed by this one, run it again"
         )

@@ -1,4 +1,4 @@
-"""Delta tables of a target and Spark with Delta Lake's jar; `test_lake` runs these with Spark 4.0."""
+"""Delta tables of a target and Spark with Delta Lake's jar; `test_lake` runs these with the oldest Spark."""
 
 from collections import Counter
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Tables of a target in a catalog of Iceberg, read and kept by Spark with its jar; `test_lake` runs these with Spark 4.0."""
+"""Tables of a target in a catalog of Iceberg, read and kept by Spark with its jar; `test_lake` runs these with the oldest Spark."""
 
 import re
 from collections.abc import Iterator

@@ -3,13 +3,17 @@
 import json
 import os
 import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 from kit.history import History
+from kit.s3 import S3
 
 from gaussdecode.cli import main
-from gaussdecode.errors import EX_CONFIG, EX_IOERR
+from gaussdecode.errors import EX_CONFIG, EX_IOERR, EX_UNAVAILABLE
 from gaussdecode.model.landing import EntryKind
 from gaussdecode.spark import apply, localdisk
 from gaussdecode.spark.landing import Landing
@@ -87,8 +91,50 @@ def test_apply_that_follows_waits_for_another_writer(
         capsys, "apply", landing, target, "--local", "--follow", "--interval", "0.01"
     )
     assert (status, err, len(times)) == (0, "", 2)
-    put_off, done = out.index("put off: target"), out.index(f"entry 2 to {history.writer.n - 1} of")
+    put_off, done = (
+        out.index("put off for 0.01 s: target"),
+        out.index(f"entry 2 to {history.writer.n - 1} of"),
+    )
     assert put_off < done
+
+
+def test_apply_that_follows_outlives_a_store_that_is_away(tmp_path: Path) -> None:
+    """It says so, tries again, and applies all that landed meanwhile; without --follow it ends with 69."""
+    scratch, landing = tmp_path / "s3", tmp_path / "landing"
+    scratch.mkdir()
+    history = History(landing, 6, with_schema_changes=False)
+    history.run(2)
+    with S3(scratch) as server, (tmp_path / "err").open("w") as err:
+        target = server.url(server.bucket(), "tables").replace("timeout=10s", "timeout=1s")
+        command = [sys.executable, "-m", "gaussdecode", "spark", "apply", str(landing), target]
+        command.append("--local")
+        with subprocess.Popen(
+            [*command, "--follow", "--interval", "0.2"],
+            stdout=subprocess.PIPE, stderr=err, text=True,
+        ) as following:  # fmt: skip
+            try:
+                wait_for(following, f"to {history.writer.n - 1} of")
+                server.stop()
+                history.run(2)
+                deadline = time.monotonic() + 60
+                while "put off for" not in (tmp_path / "err").read_text():
+                    assert time.monotonic() < deadline
+                    assert following.poll() is None, (tmp_path / "err").read_text()
+                    time.sleep(0.1)
+                ended = subprocess.run(command, capture_output=True, check=False)
+                assert ended.returncode == EX_UNAVAILABLE, ended.stderr
+                server.start()
+                wait_for(following, f"to {history.writer.n - 1} of")
+                following.send_signal(signal.SIGTERM)
+                assert following.wait(30) == 0
+            finally:
+                following.kill()
+
+
+def wait_for(command: "subprocess.Popen[str]", text: str) -> None:
+    """Read what a command prints until a line has a text."""
+    assert command.stdout is not None
+    assert any(text in line for line in iter(command.stdout.readline, ""))
 
 
 def test_compact_and_vacuum(

@@ -23,7 +23,7 @@ from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.table import Table as IcebergTable
 
 from gaussdecode.cli import main
-from gaussdecode.errors import EX_IOERR, EX_OK, ConfigError, LandingError
+from gaussdecode.errors import EX_IOERR, EX_OK, CatalogError, ConfigError, LandingError
 from gaussdecode.model.landing import EntryKind
 from gaussdecode.source.quoting import literal
 from gaussdecode.spark import iceberg
@@ -283,7 +283,7 @@ def test_names_of_others_and_catalogs_that_are_away(catalog: Catalog, tmp_path: 
     kept = tmp_path / "catalog.db"
     kept.rename(tmp_path / "away.db")
     kept.mkdir()
-    with pytest.raises(ConfigError, match=r"catalog lake cannot be opened \(OperationalError"):
+    with pytest.raises(CatalogError, match=r"catalog lake cannot be opened \(OperationalError"):
         apply(tmp_path)
     kept.rmdir()
     (tmp_path / "away.db").rename(kept)

@@ -7,16 +7,15 @@ import sys
 from pathlib import Path
 
 import pytest
-from kit import jars
 from kit.history import History
-from kit.jars import SPARK_40
+from kit.jars import LAKE, OLDEST, RELEASES, SPARK_40
 from pyspark.sql import SparkSession
 
 from gaussdecode.errors import EX_CONFIG, ConfigError
 from gaussdecode.spark.apply import Options, apply_with
 from gaussdecode.spark.catalog import check_apart, full_pattern, name_of
 from gaussdecode.spark.engine import LocalEngine, SparkEngine
-from gaussdecode.spark.formats import DELTA, ICEBERG, coordinate
+from gaussdecode.spark.formats import DELTA, FORMATS, ICEBERG, PAIRS, coordinate
 from gaussdecode.spark.layout import Layout, read_layouts
 from gaussdecode.spark.store import Target
 
@@ -50,12 +49,22 @@ def test_missing_jar_is_named(spark: SparkSession, tmp_path: Path) -> None:
     assert not (tmp_path / "target").exists()
 
 
+def test_every_pair_is_tried() -> None:
+    """Here with the oldest Spark; `make test-spark-versions` has the others, each with all its jars."""
+    assert {minor: tuple(pair.values()) for minor, pair in PAIRS.items()} == LAKE
+    assert RELEASES.keys() == PAIRS.keys()
+    lines = (Path(__file__).parents[2] / "Makefile").read_text().splitlines()
+    (fetched,) = [line.split()[2:] for line in lines if "kit/jars.py" in line]
+    assert [OLDEST, *fetched] == list(PAIRS)
+    for minor in fetched:
+        (line,) = [line for line in lines if f"/pyspark-{minor} " in line]
+        asked = {kept_as for kept_as in FORMATS if f"tests/spark/{kept_as}_cases.py" in line}
+        assert asked == PAIRS[minor].keys()
+
+
 def test_coordinates_by_version_of_spark() -> None:
-    """The jars that are tested, those for other versions, and which version to take where there is none."""
-    assert (coordinate(DELTA, "4.0.2"), coordinate(ICEBERG, "4.0.2")) == (
-        jars.DELTA[0],
-        jars.ICEBERG[0],
-    )
+    """The jars for each version, and which version to take where there is none."""
+    assert (coordinate(DELTA, "4.0.2"), coordinate(ICEBERG, "4.0.2")) == LAKE["4.0"]
     assert coordinate(DELTA, "4.2.0").startswith("io.delta:delta-spark_4.2_2.13:")
     assert coordinate(ICEBERG, "4.1.0").startswith(
         "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:"
