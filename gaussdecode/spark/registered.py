@@ -18,7 +18,7 @@ from gaussdecode.errors import CatalogError, ConfigError
 from gaussdecode.spark.formats import DELTA, coordinate, settings
 from gaussdecode.spark.place import Place
 from gaussdecode.spark.positions import Published
-from gaussdecode.spark.session import beside
+from gaussdecode.spark.session import beside, check_classic
 from gaussdecode.spark.sqltext import literal, quoted
 
 _SCHEMES: Final = {"s3": "s3a", "az": "abfs"}
@@ -36,6 +36,7 @@ def check_session(spark: SparkSession, catalog: str) -> None:
     Raises:
         ConfigError: it lacks the jars, a setting or the catalog.
     """
+    check_classic(spark, "Giving names in a catalog")
     jvm: Any = spark._jvm  # noqa: SLF001 - there is no other way to it; Any: it has no types
     try:
         jvm.java.lang.Thread.currentThread().getContextClassLoader().loadClass(_CLASS)

@@ -39,7 +39,7 @@ from gaussdecode.spark.query import (
     shown_entry,
     titles,
 )
-from gaussdecode.spark.session import beside
+from gaussdecode.spark.session import beside, check_classic
 from gaussdecode.spark.sqltext import quoted
 from gaussdecode.spark.statefile import CHANGELOG, HISTORY, QUARANTINE
 from gaussdecode.spark.uncommitted import prepared, prepared_titles
@@ -167,6 +167,7 @@ def ask(
             f"{change[1].upper()} would change a table, which only spark apply does; a query reads: SELECT, WITH, "
             "SHOW TABLES, DESCRIBE, EXPLAIN"
         )
+    check_classic(spark, "A query in SQL")
     if read_uncommitted and root is None:
         raise ConfigError("to read what is uncommitted, give the root of the landing too")
     beside_it = UNCOMMITTED if read_uncommitted else BESIDE
