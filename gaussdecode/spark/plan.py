@@ -11,7 +11,7 @@ reach that says so.
 
 import dataclasses
 import datetime as dt
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, Self
 
@@ -83,6 +83,8 @@ class Stop:
         new: schema_id of the changes after it; empty where there are none.
         why: in a sentence.
         is_suspect: an entry says that the source changed its rows without a change in the stream.
+        seen: schema_ids of the changes that it lacks; None where that was not noted.
+        decided: how often somebody had said something of its columns.
 
     Where several sources differ there is no version before: `old` is empty.
     """
@@ -92,6 +94,20 @@ class Stop:
     new: str
     why: str
     is_suspect: bool = False
+    seen: tuple[str, ...] | None = None
+    decided: int = 0
+
+    def may_move(self, decided: "Decided", first_n: int, *, accept_suspects: bool) -> bool:
+        """Whether another look at the changes that it lacks may end it, or give another reason.
+
+        Args:
+            decided: what was said of its columns by now.
+            first_n: the first entry that retention has left.
+            accept_suspects: see `make_plan`.
+        """
+        is_taken = self.n + 1 < first_n and bool(self.old or self.new)
+        is_accepted = accept_suspects and self.is_suspect
+        return self.seen is None or self.decided != len(decided.changes) or is_taken or is_accepted
 
     @property
     def is_gone(self) -> bool:
@@ -239,13 +255,65 @@ class Applied:
         return dataclasses.replace(self, schema=schema, ignore_through=self.ignored.get(source))
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class AllBut:
+    """All tables, or some, without those that are left out.
+
+    Attributes:
+        left_out: directories.
+        only: as of `make_plan`.
+    """
+
+    left_out: Container[str]
+    only: Container[str] | None = None
+
+    def __contains__(self, table: object) -> bool:
+        """Whether a table is one of them."""
+        return table not in self.left_out and (self.only is None or table in self.only)
+
+
+def unmoved(
+    landing: Landing, stops: Mapping[str, Stop], decided: Mapping[str, Decided], after: int, to: int,
+    *, accept_suspects: bool = False,
+) -> set[str]:  # fmt: skip
+    """Tables that stand still and would do so after another look at what they lack.
+
+    What ends a stop is a snapshot, a change with another schema, or what an operator says.
+
+    Args:
+        landing: to read from.
+        stops: of the tables that stand still.
+        decided: what was said of their columns by now.
+        after: entry up to which the stops were found.
+        to: entry to go to.
+        accept_suspects: see `make_plan`.
+    """
+    found = {
+        table: frozenset(stop.seen or ())
+        for table, stop in stops.items()
+        if not stop.may_move(decided[table], landing.first_n, accept_suspects=accept_suspects)
+    }
+    if not found:
+        return set()
+    for entry in landing.entries(max(after + 1, landing.first_n), min(to + 1, landing.last_n)):
+        moved = {
+            file.table for file in entry.files if file.schema_id not in found.get(file.table, ())
+        }
+        if entry.kind is EntryKind.SNAPSHOT:
+            moved |= {*entry.extra.get("snapshot", {}).get("tables", {})}
+            moved |= {file.table for file in entry.files}
+        for table in moved & found.keys():
+            del found[table]
+    return set(found)
+
+
 def make_plan(
     landing: Landing,
     applied: Mapping[str, Applied],
     start: int,
     to: int,
     *,
-    only: Collection[str] | None = None,
+    only: Container[str] | None = None,
     accept_gaps: bool = False,
     accept_suspects: bool = False,
     quarantined: Mapping[str, int] | None = None,
@@ -305,7 +373,12 @@ def make_plan(
         state = applied.get(table, Applied())
         doubts = plan.doubts.get(table, ())
         make = plan_sources if landing.has_several else plan_table
-        planned = make(landing, table, files.get(table, []), state, plan.to, doubts)
+        lacked = files.get(table, [])
+        planned = make(landing, table, lacked, state, plan.to, doubts)
+        if planned.stop is not None:
+            seen = tuple(sorted({change.file.schema_id for change in lacked}))
+            decided = len(state.decided.changes)
+            planned.stop = dataclasses.replace(planned.stop, seen=seen, decided=decided)
         if planned.changed or planned.stop is not None:
             plan.tables[table] = planned
     return plan
@@ -317,7 +390,7 @@ def _add_part(
     applied: Mapping[str, Applied],
     files: dict[str, list[ChangeFile]],
     csn: int,
-    only: Collection[str] | None,
+    only: Container[str] | None,
 ) -> None:
     """Take of the entry after the last one what is up to a CSN."""
     entry = landing.entry(plan.to + 1)
@@ -336,7 +409,7 @@ def _add_part(
 
 
 def _first(
-    landing: Landing, applied: Mapping[str, Applied], start: int, only: Collection[str] | None
+    landing: Landing, applied: Mapping[str, Applied], start: int, only: Container[str] | None
 ) -> int:
     """Entry up to which all wanted tables are complete."""
     held = landing.first_n - 1  # a table that stands still does not keep others from going on
@@ -358,7 +431,7 @@ def _is_planned(plan: Plan, entry: CommitEntry, *, accept_gaps: bool) -> bool:
     return True
 
 
-def _is_wanted(table: str, only: Collection[str] | None) -> bool:
+def _is_wanted(table: str, only: Container[str] | None) -> bool:
     return table not in SYSTEM_TABLES and (only is None or table in only)
 
 
@@ -383,7 +456,7 @@ def _note_doubts(
     entry: CommitEntry,
     applied: Mapping[str, Applied],
     start: int,
-    only: Collection[str] | None,
+    only: Container[str] | None,
 ) -> None:
     """Take down which tables a suspect entry names; one that may mean any table names none."""
     if entry.kind is not EntryKind.SUSPECT or entry.extra.get("is_any_table", True):
@@ -395,7 +468,7 @@ def _note_doubts(
 
 
 def _files_of(
-    landing: Landing, entry: CommitEntry, only: Collection[str] | None
+    landing: Landing, entry: CommitEntry, only: Container[str] | None
 ) -> dict[str, list[ChangeFile]]:
     found: dict[str, list[ChangeFile]] = {}
     if not data_kinds(entry):

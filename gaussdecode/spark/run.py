@@ -21,7 +21,16 @@ from gaussdecode.spark.failpoint import Step, reach
 from gaussdecode.spark.landing import Landing
 from gaussdecode.spark.layout import Layouts, comment, followed, layouts_by_directory
 from gaussdecode.spark.place import files_below
-from gaussdecode.spark.plan import Applied, Era, Plan, Stop, TablePlan, make_plan
+from gaussdecode.spark.plan import (
+    AllBut,
+    Applied,
+    Era,
+    Plan,
+    Stop,
+    TablePlan,
+    make_plan,
+    unmoved,
+)
 from gaussdecode.spark.rewrite import ConformTask, ParkTask, conform_file, is_stale, park_rows
 from gaussdecode.spark.schema import TableSchema, UnknownColumnsError, reads_as
 from gaussdecode.spark.sources import record_of
@@ -176,6 +185,7 @@ class Run:
         self.chosen_layouts = layouts_by_directory(options.layouts or {}, landing.find_table)
         self.touched: set[str] = set()
         self.stopped: dict[str, Stop] = {}
+        self.unmoved: set[str] = set()
 
     def run(self, to: int, part: int | None = None) -> Summary:
         """Plan, apply, commit.
@@ -186,8 +196,10 @@ class Run:
         """
         summary, before = self.summary, self.before
         only = self._only()
+        self.unmoved = self._unmoved(max(to, summary.from_n))
         if before is not None and before.reach >= (to, part or 0) and self._is_whole(only):
             summary.n, summary.part = before.n, before.part
+            self._tell_stopped({t: Stop(**stop) for t, stop in before.stopped.items()})
             return summary
         applied = self._with_stopped(self._applied())
         start = before.n if before is not None and before.is_complete else -1
@@ -197,11 +209,7 @@ class Run:
         summary.suspects = tuple(plan.suspects)
         summary.quarantined = dict(plan.quarantined)
         summary.accepted_gaps = tuple(plan.accepted_gaps)
-        self.stopped = self._stopped(plan)
-        titles = {self._title(table, stop): stop for table, stop in self.stopped.items()}
-        summary.stopped = {title: of.why for title, of in titles.items() if not of.is_gone}
-        summary.gone = tuple(title for title, of in titles.items() if of.is_gone)
-        summary.suspect_tables = tuple(sorted(t for t, of in titles.items() if of.is_suspect))
+        self._tell_stopped(self._stopped(plan))
         try:
             has_eras = any(planned.changed for planned in plan.tables.values())
             if plan.to > summary.from_n or has_eras or plan.part is not None:
@@ -226,7 +234,7 @@ class Run:
             applied,
             start,
             to,
-            only=only,
+            only=AllBut(self.unmoved, only) if self.unmoved else only,
             accept_gaps=self.options.accept_gaps,
             accept_suspects=self.options.accept_suspects,
             quarantined={} if before is None else before.quarantined,
@@ -251,6 +259,25 @@ class Run:
     def held(self) -> dict[str, Applied]:
         """How far the tables are that the target has, by directory."""
         return self._applied()
+
+    def _tell_stopped(self, stopped: dict[str, Stop]) -> None:
+        """Put tables that go no further into the summary."""
+        self.stopped, summary = stopped, self.summary
+        titles = {self._title(table, stop): stop for table, stop in stopped.items()}
+        summary.stopped = {title: of.why for title, of in titles.items() if not of.is_gone}
+        summary.gone = tuple(title for title, of in titles.items() if of.is_gone)
+        summary.suspect_tables = tuple(sorted(t for t, of in titles.items() if of.is_suspect))
+
+    def _unmoved(self, to: int) -> set[str]:
+        """Tables that stand still, whose changes need not be read again."""
+        before = self.before
+        if before is None or not before.is_complete:
+            return set()
+        stops = {table: Stop(**stop) for table, stop in before.stopped.items()}
+        return unmoved(
+            self.landing, stops, {table: self.store.decided(table) for table in stops}, before.n, to,
+            accept_suspects=self.options.accept_suspects,
+        )  # fmt: skip
 
     def _only(self) -> set[str] | None:
         if self.options.tables is None:
@@ -315,7 +342,7 @@ class Run:
     def _is_whole(self, only: Collection[str] | None) -> bool:
         """Whether the database's version speaks for all tables that are wanted."""
         assert self.before is not None
-        if self.before.stopped:  # somebody may have said meanwhile which columns are which
+        if self.unmoved != self.before.stopped.keys():
             return False
         return self.before.is_complete if only is None else set(only) <= set(self.before.tables)
 

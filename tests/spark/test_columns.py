@@ -2,7 +2,7 @@
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from kit.history import Column, LandingWriter, Table
 from gaussdecode.cli import main
 from gaussdecode.errors import EX_CONFIG, EX_OK, ConfigError
 from gaussdecode.land.schemas import fingerprint
+from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind
 from gaussdecode.model.seal import canonical_json
 from gaussdecode.spark.apply import Options, Summary, apply_with
@@ -130,6 +131,34 @@ def test_it_may_stop_before_its_first_version(tmp_path: Path) -> None:
     assert source.command("columns", "public.t", "--was", "w=v") == EX_OK
     assert source.apply().stopped == {}
     assert source.rows() == [(1, "a"), (2, "b")]
+
+
+def test_the_log_is_not_read_again_for_it(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While nothing can move the table, only new entries are read; the answer or a snapshot moves it."""
+    source.apply()
+    read: list[int] = []
+    entries = Landing.entries
+
+    def noted(landing: Landing, first: int, last: int) -> Iterator[CommitEntry]:
+        for entry in entries(landing, first, last):
+            read.append(entry.n)
+            yield entry
+
+    monkeypatch.setattr(Landing, "entries", noted)
+    assert list(source.apply().stopped) == ["public.t"]
+    assert min(read, default=4) == 4
+    for n in range(5, 8):
+        source.land(NEW, (n, "D"))
+        last = source.land({"id": 1}, (n,), name="other")
+        summary = source.apply()
+        assert (list(summary.stopped), summary.n) == (["public.t"], last)
+        assert min(read) >= last - 2
+        read.clear()
+    assert len(source.rows("other")) == 4
+    assert source.command("columns", "public.t", "--was", "w=v") == EX_OK
+    assert source.apply().stopped == {}
+    assert min(read) <= 3
+    assert len(source.rows()) == 6
 
 
 @pytest.mark.parametrize("has_stopped", [True, False])
