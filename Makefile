@@ -77,8 +77,11 @@ test-integration: setup-test ## the daemon against real PostgreSQL servers, with
 	$(PYTEST) tests/integration $(ARGS)
 
 .PHONY: test-spark-versions
-test-spark-versions: setup-test ## Spark's tests with the oldest supported Spark and the newest
+test-spark-versions: setup-test ## Spark's tests with the oldest supported Spark and the newest, the lake's with those between too
+	$(BIN)/python tests/kit/jars.py 4.1 4.2
 	PYTHONPATH=$(CURDIR)/.venv/pyspark-4.0 $(PYTEST) -W ignore -p no:unraisableexception tests/spark $(ARGS)
+	PYTHONPATH=$(CURDIR)/.venv/pyspark-4.1 $(PYTEST) -W ignore -p no:unraisableexception tests/spark/iceberg_cases.py tests/spark/delta_cases.py $(ARGS)
+	PYTHONPATH=$(CURDIR)/.venv/pyspark-4.2 $(PYTEST) -W ignore -p no:unraisableexception tests/spark/delta_cases.py $(ARGS)
 	$(PYTEST) tests/spark $(ARGS)
 
 .PHONY: test-cluster

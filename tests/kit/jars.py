@@ -1,29 +1,47 @@
-"""Jars of Delta Lake, Iceberg, JDBC, S3Proxy and Hadoop, and the Spark that the first two were made for.
+"""Jars of Delta Lake, Iceberg, JDBC, S3Proxy and Hadoop, and each Spark that the first two have jars for.
+
+usage: python tests/kit/jars.py [4.0|4.1|4.2 ...]
 
 Neither of those has a jar for the newest Spark, so their tests run in a process of their own with
-Spark 4.0, which is unpacked below ``.venv`` beside the newest one. Jars come from Maven's local
-repository, by `mvn` where that is installed, else from Maven Central; each has the
-checksum that was looked at when it was chosen. Imports nothing but the standard library.
+another, which is unpacked below ``.venv`` beside the newest one. Without a version it is the oldest,
+and S3Proxy comes with it: what the tests need; the others are for `make test-spark-versions`. Jars
+come from Maven's local repository, by `mvn` where that is installed, else from Maven Central; each has
+the checksum that was looked at when it was chosen. Imports nothing but the standard library.
 """
 
+import argparse
 import hashlib
 import shutil
 import subprocess
 import sys
 import tempfile
 import urllib.request
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-SPARK_40: Final = Path(sys.prefix) / "pyspark-4.0"
-_SPARK_40_VERSION: Final = "4.0.2"
+OLDEST: Final = "4.0"
+RELEASES: Final[Mapping[str, str]] = {OLDEST: "4.0.2", "4.1": "4.1.4", "4.2": "4.2.1"}
+"""By version of Spark, the release of it that is fetched."""
 _STORE: Final = Path(sys.prefix) / "jars"
 _LOCAL: Final = Path.home() / ".m2" / "repository"
 _CENTRAL: Final = "https://repo1.maven.org/maven2"
 _SECONDS: Final = 120
 
-DELTA: Final = ("io.delta:delta-spark_4.0_2.13:4.4.0", "io.delta:delta-storage:4.4.0")
-ICEBERG: Final = ("org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.11.0",)
+LAKE: Final[Mapping[str, Sequence[str]]] = {
+    OLDEST: (
+        "io.delta:delta-spark_4.0_2.13:4.4.0",
+        "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.11.0",
+    ),
+    "4.1": (
+        "io.delta:delta-spark_4.1_2.13:4.4.0",
+        "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",
+    ),
+    "4.2": ("io.delta:delta-spark_4.2_2.13:4.4.0",),
+}
+"""By version of Spark, the jars of `gaussdecode.spark.formats.PAIRS`; a test compares the two."""
+DELTA_STORAGE: Final = "io.delta:delta-storage:4.4.0"
+"""What Delta Lake wants beside its jar, with each Spark."""
 POSTGRES: Final = "org.postgresql:postgresql:42.7.8"
 """What a catalog of Iceberg's speaks with PostgreSQL by."""
 HADOOP: Final = (
@@ -34,9 +52,12 @@ HADOOP: Final = (
 """Hadoop's servers, and what they want beside the jars of Spark 4.0."""
 S3PROXY: Final = "org.gaul:s3proxy:3.3.0:jar-with-dependencies"
 _SHA256: Final = {
-    DELTA[0]: "49e899667168b9412f83cbe894ce264107d7b896d6c5e12edca4e216845c1104",
-    DELTA[1]: "c46735481fa8e326b0957be02b4420cbcab4b325bb08009b7f2045a95133f1cc",
-    ICEBERG[0]: "63c3b812549dc232c1920865ff42436df8604a9bbacd693930985c06bd97e6dc",
+    LAKE["4.0"][0]: "49e899667168b9412f83cbe894ce264107d7b896d6c5e12edca4e216845c1104",
+    LAKE["4.0"][1]: "63c3b812549dc232c1920865ff42436df8604a9bbacd693930985c06bd97e6dc",
+    LAKE["4.1"][0]: "75a9400986853c061f5109f012547de2545a5759e5e752e5ef633dabe16a4f10",
+    LAKE["4.1"][1]: "3123c3798af642dd537230923548e013ef41cc28b6626e5225808cf5670a0f82",
+    LAKE["4.2"][0]: "27d4fd8b1f879535c573ed1c718177d6a27f24d3e626ba02e216369725721ead",
+    DELTA_STORAGE: "c46735481fa8e326b0957be02b4420cbcab4b325bb08009b7f2045a95133f1cc",
     POSTGRES: "2a32a9dcbc42d67a50ad3a0de5efd102c8d2be46720045f2cbd6689f160ab7c7",
     HADOOP[0]: "5b90be54a39d856f237a4530e25f62aea4b67c180c73b5cfb1aff35c502b2d29",
     HADOOP[1]: "8e495b634469d64fb8acfa3495a065cbacc8a0fff55ce1e31007be4c16dc57d3",
@@ -45,9 +66,17 @@ _SHA256: Final = {
 }
 
 
-def jars() -> list[Path]:
-    """Paths of all of them, fetched if need be."""
-    return [jar(coordinate) for coordinate in (*DELTA, *ICEBERG, POSTGRES)]
+def spark_of(minor: str) -> Path:
+    """Where a Spark is unpacked: what PYTHONPATH has to be for it."""
+    return Path(sys.prefix) / f"pyspark-{minor}"
+
+
+SPARK_40: Final = spark_of(OLDEST)
+
+
+def jars(minor: str = OLDEST) -> list[Path]:
+    """Paths of those that tests of the lake need with a Spark, fetched if need be."""
+    return [jar(coordinate) for coordinate in (*LAKE[minor], DELTA_STORAGE, POSTGRES)]
 
 
 def jar(coordinate: str) -> Path:
@@ -95,8 +124,8 @@ def _sum(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def fetch_spark_40() -> None:
-    """Unpack the oldest supported Spark beside the newest; Py4J is the same for both.
+def fetch_spark(minor: str) -> None:
+    """Unpack a Spark beside the newest; Py4J is the same for all.
 
     From its source, which holds all of it: pip would pack a wheel of it first, a minute of work.
 
@@ -105,26 +134,35 @@ def fetch_spark_40() -> None:
     """
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
     command += ["--no-build-isolation", "--no-binary", ":all:"]
-    part = SPARK_40.with_suffix(".part")
+    place = spark_of(minor)
+    part = place.with_name(f"{place.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     with tempfile.TemporaryDirectory() as name:
-        subprocess.run([*command, "--dest", name, f"pyspark=={_SPARK_40_VERSION}"], check=True)
+        subprocess.run([*command, "--dest", name, f"pyspark=={RELEASES[minor]}"], check=True)
         shutil.unpack_archive(next(Path(name).iterdir()), name)
         (source,) = (path for path in Path(name).iterdir() if path.is_dir())
         for of_java in (source / "deps").iterdir():
             of_java.rename(source / "pyspark" / of_java.name)
         part.mkdir()
         shutil.move(source / "pyspark", part)
-    part.rename(SPARK_40)
+    part.rename(place)
 
 
 def main() -> int:
-    """Make Spark 4.0 and the jars available."""
-    if not SPARK_40.exists():
-        print("fetching Spark 4.0 from PyPI (some hundred MB)", file=sys.stderr)
-        fetch_spark_40()
-    jars()
-    jar(S3PROXY)
+    """Make the asked versions of Spark and their jars available, else what every run of the tests needs."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("minor", nargs="*", help=f"version of Spark: {', '.join(RELEASES)}")
+    asked: list[str] = parser.parse_args().minor
+    # Not by `choices`, which Python 3.11 refuses an empty list by.
+    if unknown := [minor for minor in asked if minor not in RELEASES]:
+        parser.error(f"no jars for Spark {', '.join(unknown)}: give {', '.join(RELEASES)}")
+    for minor in asked or [OLDEST]:
+        if not spark_of(minor).exists():
+            print(f"fetching Spark {minor} from PyPI (some hundred MB)", file=sys.stderr)
+            fetch_spark(minor)
+        jars(minor)
+    if not asked:
+        jar(S3PROXY)
     return 0
 
 

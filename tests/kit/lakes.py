@@ -1,4 +1,4 @@
-"""What tests of Iceberg have in common: a small Spark 4.0 with its jar and Delta Lake's, and a small source."""
+"""What tests of Iceberg have in common: a small Spark with its jar and Delta Lake's, and a small source."""
 
 import contextlib
 import copy
@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
+import pyspark
 from pyspark.sql import DataFrame, SparkSession
 
 from gaussdecode.demo.java import provide_java
 from gaussdecode.spark.formats import DELTA, settings
 from kit.history import Column, History, Snapshot, Table, canon
-from kit.jars import jars
+from kit.jars import RELEASES, jars
 
 _SMALL: Final = {
     "spark.sql.shuffle.partitions": "1",
@@ -34,26 +35,28 @@ _SMALL: Final = {
     "spark.sql.session.timeZone": "America/New_York",  # results must not depend on it
     "spark.log.level": "OFF",
 }
-CONF: Final = {
-    **_SMALL,
-    **settings(DELTA),
-    # Beside Spark's own jars; every class of `spark.jars` is first looked for in all of those.
-    "spark.driver.extraClassPath": ":".join(map(str, jars())),
-}
 
 
 @contextlib.contextmanager
 def small_spark(scratch: Path, conf: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
-    """Run a small local Spark with the jars of both, and settings beside those in `CONF`."""
+    """Run a small local Spark, the one that is imported, with its jars, and settings beside its own."""
+    minor = ".".join(pyspark.__version__.split(".")[:2])
     os.environ["JAVA_HOME"] = str(provide_java(scratch))
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master("local[2]").appName("tests")
-    all_of = {**CONF, "spark.sql.warehouse.dir": str(scratch), **(conf or {})}
+    all_of = {
+        **_SMALL,
+        **settings(DELTA),
+        # Beside Spark's own jars; every class of `spark.jars` is first looked for in all of those.
+        "spark.driver.extraClassPath": ":".join(map(str, jars(minor))),
+        "spark.sql.warehouse.dir": str(scratch),
+        **(conf or {}),
+    }
     for name, value in all_of.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
-    assert session.version.startswith("4.0.")
+    assert session.version == RELEASES[minor]
     try:
         yield session
     finally:
