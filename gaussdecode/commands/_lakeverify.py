@@ -36,6 +36,7 @@ from gaussdecode.spark.announce import differences as differences_of
 from gaussdecode.spark.engine import Engine
 from gaussdecode.spark.formats import ICEBERG
 from gaussdecode.spark.landing import Landing, when_landed
+from gaussdecode.spark.masks import columns_of
 from gaussdecode.spark.place import Place
 from gaussdecode.spark.schema import TableSchema
 from gaussdecode.spark.store import DatabaseVersion, Target
@@ -75,7 +76,7 @@ class TableResult:
         different_ranges: whose sums differ.
         differences: rows, by key; of the first ranges that differ.
         is_more: other ranges differ too, and were not looked into.
-        not_compared: columns that only one side has.
+        not_compared: columns that only one side has, or that are masked.
         why_not: why the table could not be compared; None when it was.
         repair: what was asked of the daemon; None for nothing.
     """
@@ -268,7 +269,11 @@ class Comparison:
         with source.table(*split_title(schema.title)) as here:
             if here is None:
                 return self._missing(store, database, since, table, schema)
-            columns, skipped = _columns(schema, here.columns)
+            masked = self._masked(store, table, schema)
+            if masked & set(schema.key):
+                why = "its key is masked, so nothing tells which rows are the same"
+                return TableResult(table=schema.title, why_not=why)
+            columns, skipped = _columns(schema, here.columns, masked)
             missing = set(schema.key) - {column.landed for column in columns}
             if missing:
                 why = f"the source has no column {min(missing)!r} of its key"
@@ -279,6 +284,19 @@ class Comparison:
             digits = _digits(stored.count())
             lake = LakeTable(stored, shape, laid)
             return self._compared(source, here, columns, lake, schema, digits, skipped)
+
+    def _masked(self, store: Target, table: str, schema: TableSchema) -> set[str]:
+        """Columns whose values the target does not show."""
+        kept, landing = store.masks(table), Landing(self.root)
+        if kept is None:
+            return set()
+        landed = {i: landing.schema_record(table, i) for i in landing.schema_ids(table)}
+        records = {**store.schema_records(table), **landed}
+        return {
+            column
+            for part in schema.parts or (schema,)
+            for column in columns_of(kept["masks"], part.schema_id, records)
+        }
 
     def _missing(
         self,
@@ -398,15 +416,15 @@ def _why_not(store: Target, database: DatabaseVersion, table: str) -> str | None
 
 
 def _columns(
-    schema: TableSchema, here: Mapping[str, Spelling]
+    schema: TableSchema, here: Mapping[str, Spelling], masked: Collection[str]
 ) -> tuple[list[SourceColumn], tuple[str, ...]]:
-    """Columns that both have, and those that only one has."""
+    """Columns that both have and show, and the others."""
     both = [
         SourceColumn(column.name, column.true_name, column.type, here[column.true_name])
         for column in schema.columns
-        if column.true_name in here
+        if column.true_name in here and column.name not in masked
     ]
-    names = {column.true_name for column in schema.columns}
+    names = {column.true_name for column in schema.columns if column.name not in masked}
     return both, tuple(sorted(names ^ here.keys()))
 
 

@@ -48,6 +48,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="delta or iceberg; see spark apply",
     )
     parser.add_argument("--catalog", metavar="NAME", help="names in a catalog; see spark apply")
+    parser.add_argument(
+        "--mask",
+        action="append",
+        default=[],
+        metavar="TABLE=COLUMN:RULE,...",
+        help="values that tables do not show; see spark apply",
+    )
+    parser.add_argument("--mask-key", type=Path, metavar="FILE", help="key of hash")
     parser.add_argument("--buckets", type=count, metavar="N", help="for new tables, else by size")
     parser.add_argument(
         "--connections",
@@ -77,8 +85,16 @@ def execute(args: argparse.Namespace, config: Config, engine: "Engine") -> int:
     from gaussdecode.snapshot.initial import InitialLoad, Wish
     from gaussdecode.spark.apply import Options, open_target
     from gaussdecode.spark.landing import Landing
+    from gaussdecode.spark.masks import read_key, read_masks
 
-    options = Options(buckets=args.buckets, format=args.format, catalog=args.catalog)
+    key = b"" if args.mask_key is None else read_key(args.mask_key)
+    options = Options(
+        buckets=args.buckets,
+        format=args.format,
+        catalog=args.catalog,
+        masks=read_masks(args.mask, key),
+        mask_key=key,
+    )
     wish = Wish(
         tables=_titles(args.tables),
         connections=args.connections or config.snapshot.workers,

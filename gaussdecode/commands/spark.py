@@ -190,6 +190,16 @@ def _apply_arguments(parser: argparse.ArgumentParser) -> None:
         help="of a new table: columns whose values divide its files",
     )
     parser.add_argument(
+        "--mask",
+        action="append",
+        default=[],
+        metavar="TABLE=COLUMN:RULE,...",
+        help="of a new table: values that it does not show; RULE is null, hash or keep(LETTERS)",
+    )
+    parser.add_argument(
+        "--mask-key", type=Path, metavar="FILE", help="key of hash; the same with each apply"
+    )
+    parser.add_argument(
         "--cluster-by",
         action="append",
         default=[],
@@ -436,7 +446,9 @@ def _apply(args: argparse.Namespace) -> int:
     from gaussdecode.spark.apply import Options
     from gaussdecode.spark.datatests import load_tests
     from gaussdecode.spark.layout import read_layouts
+    from gaussdecode.spark.masks import read_key, read_masks
 
+    key = b"" if args.mask_key is None else read_key(args.mask_key)
     options = Options(
         tables=_names(args.tables),
         history=args.history,
@@ -448,6 +460,8 @@ def _apply(args: argparse.Namespace) -> int:
         accept_hidden_truncates=args.accept_hidden_truncates,
         format=args.format,
         catalog=args.catalog,
+        masks=read_masks(args.mask, key),
+        mask_key=key,
         tests=None if args.tests is None else load_tests(args.tests),
         layouts=read_layouts(args.partition_by, args.cluster_by),
     )

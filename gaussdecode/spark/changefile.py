@@ -15,6 +15,7 @@ from gaussdecode.model.landing import EntryKind, LandingFile
 from gaussdecode.spark.events import as_int64
 from gaussdecode.spark.glance import csns_of
 from gaussdecode.spark.landing import Landing
+from gaussdecode.spark.masks import Mask, masked
 
 Numbering = tuple[tuple[int, int, int], ...]
 """Number, epoch and LSN of entries: which entry a row of a merged file belongs to."""
@@ -40,6 +41,7 @@ class ChangeFile:
         window: of its rows those alone with a CSN above the first and up to the second; None for all.
         since_n: of a snapshot, the entry at which reading began; -1 where that is not said.
         is_mixed: rows of the table under another schema may stand between its rows.
+        masks: of columns, by their names in the file.
     """
 
     n: int
@@ -53,6 +55,7 @@ class ChangeFile:
     window: Window | None = None
     since_n: int = -1
     is_mixed: bool = False
+    masks: tuple[tuple[str, Mask], ...] = ()
 
     @property
     def is_chosen(self) -> bool:
@@ -96,7 +99,9 @@ def windowed(
 
 
 def in_window(rows: pa.Table, change: ChangeFile) -> pa.Table:
-    """Of rows of a file those that are meant."""
+    """Of rows of a file those that are meant, without what is masked."""
+    if change.masks:
+        rows = masked(rows, change.masks)
     if change.window is None:
         return rows
     csns = as_int64(rows.column("gd_csn"))

@@ -1,5 +1,6 @@
 """One apply: plan, passes of map and merge, commit. See `gaussdecode.spark.apply`."""
 
+import contextlib
 import dataclasses
 import functools
 import json
@@ -20,6 +21,14 @@ from gaussdecode.spark.engine import Engine, SparkEngine
 from gaussdecode.spark.failpoint import Step, reach
 from gaussdecode.spark.landing import Landing
 from gaussdecode.spark.layout import Layouts, comment, followed, layouts_by_directory
+from gaussdecode.spark.masks import (
+    Masks,
+    check_columns,
+    check_names,
+    columns_of,
+    from_record,
+    to_record,
+)
 from gaussdecode.spark.place import files_below
 from gaussdecode.spark.plan import (
     AllBut,
@@ -71,6 +80,8 @@ class Options:
         format: ``delta`` or ``iceberg``; None for what the target is, Delta Lake where it is new.
         catalog: names of the tables in a catalog of the session, see `catalog.full_pattern`; None
             for what the target has.
+        masks: of columns, by table and column, see `masks`; of tables that are new; None for none.
+        mask_key: of hashes; of each apply where a table has any.
         tests: of data, see `datatests`; None for none.
         layouts: of tables that are new, by name; None for none.
         sizes: how work is cut.
@@ -86,6 +97,8 @@ class Options:
     accept_hidden_truncates: bool = False
     format: str | None = None
     catalog: str | None = None
+    masks: Mapping[str, Masks] | None = None
+    mask_key: bytes = dataclasses.field(default=b"", repr=False)
     tests: Tests | None = None
     layouts: Layouts | None = None
     sizes: Sizes = dataclasses.field(default_factory=Sizes)
@@ -196,6 +209,8 @@ class Run:
         """
         summary, before = self.summary, self.before
         only = self._only()
+        for title in self.options.masks or ():
+            self._kept_masks(self._directory(title))
         self.unmoved = self._unmoved(max(to, summary.from_n))
         if before is not None and before.reach >= (to, part or 0) and self._is_whole(only):
             summary.n, summary.part = before.n, before.part
@@ -346,9 +361,71 @@ class Run:
             return False
         return self.before.is_complete if only is None else set(only) <= set(self.before.tables)
 
+    def _mask(self, table: str, planned: TablePlan) -> None:
+        """See that what is read of a table is masked as its target shows it.
+
+        Raises:
+            ConfigError: its masks are others, cannot be, or need a key.
+        """
+        masks = from_record(
+            table, self._kept_masks(table), self.options.mask_key, self.store.landing_id
+        )
+        if not masks:
+            return
+        is_new = self.store.newest(table) is None
+        landed = {i: self.landing.schema_record(table, i) for i in self.landing.schema_ids(table)}
+        records = {**self.store.schema_records(table), **landed}
+        for part in (planned, *planned.parts.values()):
+            for files in (part.passed, *(era.files for era in part.eras)):
+                for at, change in enumerate(files):
+                    record = records[change.file.schema_id]
+                    found = columns_of(masks, change.file.schema_id, records)
+                    check_columns(table, found, masks, record, is_new=is_new)
+                    rules = tuple((column, masks[name]) for column, name in found.items())
+                    files[at] = dataclasses.replace(change, masks=rules)
+
+    def _directory(self, title: str) -> str:
+        """Directory of a table; one whose rows were loaded may not have landed yet.
+
+        Raises:
+            ConfigError: there is no such table.
+        """
+        try:
+            return self.landing.find_table(title)
+        except ConfigError:
+            with contextlib.suppress(ConfigError):
+                return self.store.find_table(title)
+            raise
+
+    def _kept_masks(self, table: str) -> dict[str, Any] | None:  # Any: JSON
+        """What the target keeps of a table's masks; those that are wanted where it is new.
+
+        Raises:
+            ConfigError: others are wanted, or they cannot be.
+        """
+        kept = self.store.masks(table)
+        asked = {self._directory(title): of for title, of in (self.options.masks or {}).items()}
+        wanted = asked.get(table)
+        if wanted is None:
+            return kept
+        record = to_record(wanted, self.options.mask_key, self.store.landing_id)
+        if kept is None and self.store.newest(table) is None:
+            records = [self.landing.schema_record(table, i) for i in self.landing.schema_ids(table)]
+            check_names(table, wanted, {c["name"] for of in records for c in of["columns"]})
+            self.store.keep_masks(table, record)
+            return record
+        if kept is None or kept["masks"] != record["masks"]:
+            raise ConfigError(
+                f"{table} was made with {'other masks' if kept else 'no masks'}, which it keeps: begin a new "
+                "target, or leave out --mask for it"
+            )
+        return kept
+
     # --- the passes ------------------------------------------------------------------------
 
     def _apply_tables(self, plan: Plan, applied: Mapping[str, Applied]) -> None:
+        for table, planned in plan.tables.items():
+            self._mask(table, planned)
         works = [
             work
             for table, planned in plan.tables.items()

@@ -330,6 +330,11 @@ class Target:
         with contextlib.suppress(LandingError):  # the same content, by another writer
             commit(path, record)
 
+    def schema_records(self, table: str) -> dict[str, Json]:
+        """All schemas of a table that are here, by id."""
+        directory = self.table_root(table) / "schemas"
+        return {n.removesuffix(".json"): read_json(directory / n) for n in names_in(directory)}
+
     def schema(self, table: str, schema_id: str) -> TableSchema:
         """A schema of a table."""
         record = read_json(self.table_root(table) / "schemas" / f"{schema_id}.json")
@@ -380,6 +385,16 @@ class Target:
         path = self.table_root(table) / "columns" / f"{n:020d}-{old}-{new}.json"
         make_directory(path.parent)
         commit(path, {"n": n, "old": old, "new": new, "numbers": numbers})
+
+    def masks(self, table: str) -> Json | None:
+        """What was kept of a table's masks, see `masks.to_record`; None where it never was decided."""
+        path = self.table_root(table) / "masks.json"
+        return read_json(path) if path.exists() else None
+
+    def keep_masks(self, table: str, record: Json) -> None:
+        """Keep them, before the table has its first version."""
+        make_directory(self.table_root(table))
+        commit(self.table_root(table) / "masks.json", record)
 
     def find_table(self, name: str) -> str:
         """Directory of a table, by that name or by ``schema.name``.
