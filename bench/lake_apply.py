@@ -1,40 +1,48 @@
 """What does an apply into Delta Lake or Iceberg cost beside a MERGE that is written by hand?
 
 A table of N rows with a key, an out-of-line text and some columns is landed and brought into
-two tables of a format, one by `gaussdecode.spark.apply`, one by hand. Then M random changes
-(updates, a tenth of them without the text, deletes, inserts) are landed and brought into both:
+three tables of a format, two by `gaussdecode`, one by hand. Then M random changes (updates, a
+tenth of them without the text, deletes, inserts) are landed and brought into all of them:
 
-* ``apply``: `gaussdecode.spark.apply`, with deletion vectors where it keeps Delta Lake;
-* ``merge``: the newest change of each key by a window function, then MERGE on the key, with the
-  text that was not sent from the row that is there, into a table that has the table's own
-  columns only, and that writes deletion vectors or merges on read.
+* ``apply``: `gaussdecode.spark.apply` with this session, with deletion vectors in Delta Lake, and with
+  the commit to a catalog of Iceberg, which pyiceberg keeps in a file of SQLite;
+* ``local``: the same in this process, as by ``spark apply --local``;
+* ``merge``: the newest change of each key by a window function, then MERGE on the key in Spark, with
+  the text that was not sent from the row that is there, into a table that has the table's own
+  columns only, and that writes deletion vectors or merges on read. Iceberg's is in a Hadoop catalog.
 
 ``cpu`` is the CPU time of the driver, its JVM and its Python workers, the least of several runs,
-each with new changes; ``ratio`` is apply's over merge's. Needs Spark 4.0 with the jars:
+each with new changes; ``ratio`` is that of each way over merge's. With ``--small`` a hundred applies
+of a hundred changes each are measured instead, in this process. Needs Spark 4.0 with the jars:
 
     PYTHONPATH=.venv/pyspark-4.0 python bench/lake_apply.py [--kind K ...] [--rows N ...]
-        [--changes M ...] [--near] [--runs N] [--out FILE]
+        [--changes M ...] [--near] [--small] [--runs N] [--out FILE]
 """
 
 import argparse
+import itertools
 import json
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 
 import corpus
+import pytest
+from kit.icebergcatalog import in_a_file
 from kit.jars import jars
+from pyiceberg.catalog import Catalog
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from spark_apply import NAMES, POSITION, Source, all_changes, checksum, session, timed
 
-from gaussdecode.spark.apply import Options, apply, apply_with
-from gaussdecode.spark.engine import LocalEngine
+from gaussdecode.spark.apply import Options, apply_with
+from gaussdecode.spark.engine import Engine, LocalEngine, SparkEngine
 from gaussdecode.spark.formats import DELTA, ICEBERG, settings
 from gaussdecode.spark.query import current
 
+_CATALOG: Final = "lake"  # of `in_a_file`
 _PROPERTIES: Final = {
     DELTA: "'delta.enableDeletionVectors' = 'true'",
     ICEBERG: "'format-version' = '2', 'write.merge.mode' = 'merge-on-read', "
@@ -69,31 +77,56 @@ def merge(spark: SparkSession, name: str, changes: DataFrame) -> None:
     ).collect()
 
 
-def measure(
-    spark: SparkSession, kind: str, rows: int, changes: int, where: Path, *, runs: int, near: bool
-) -> dict[str, Any]:
-    """One format, one size of table and of changes."""
-    source = Source(where / "landing", 1)
-    source.insert(rows)
-    target = where / "target"
-    vectors = kind == DELTA
-    _, first = timed(lambda: apply(spark, where / "landing", target, format=kind, vectors=vectors))
+def options(kind: str, namespace: str, *, vectors: bool = False) -> Options:
+    """Of a target of a format; each has a namespace of its own in the catalog."""
+    return Options(
+        format=kind, catalog=f"{_CATALOG}.{namespace}" if kind == ICEBERG else None, vectors=vectors
+    )
+
+
+def create(spark: SparkSession, kind: str, where: Path, namespace: str, root: Path) -> str:
+    """Make the table that is kept by hand, with the rows of a landing; gives its name."""
     if kind == DELTA:
         name = f"delta.`{where / 'by-hand'}`"
     else:
-        catalog = "hand"
         for key, value in {
             "": "org.apache.iceberg.spark.SparkCatalog", ".type": "hadoop",
-            ".warehouse": str(where.parent / "by-hand"), ".cache-enabled": "false",
+            ".warehouse": str(where / "by-hand"), ".cache-enabled": "false",
         }.items():  # fmt: skip
-            spark.conf.set(f"spark.sql.catalog.{catalog}{key}", value)
-        name = f"{catalog}.tables.t{rows}_{changes}"
-    loaded = newest(spark, where / "landing", 0).select(*NAMES)
-    loaded.createOrReplaceTempView("loaded")
+            spark.conf.set(f"spark.sql.catalog.{namespace}{key}", value)
+        name = f"{namespace}.tables.t"
+    newest(spark, root, 0).select(*NAMES).createOrReplaceTempView("loaded")
     spark.sql(
         f"CREATE TABLE {name} USING {kind} TBLPROPERTIES ({_PROPERTIES[kind]}) "
         "AS SELECT * FROM loaded"
     )
+    return name
+
+
+def in_catalog(spark: SparkSession, catalog: Catalog, namespace: str) -> DataFrame:
+    """Rows of the files that a table has in the catalog."""
+    tasks = list(catalog.load_table((namespace, "public_t")).scan().plan_files())
+    assert not any(task.delete_files for task in tasks)
+    return spark.read.parquet(*[task.file.file_path for task in tasks])
+
+
+def measure(
+    spark: SparkSession, catalog: Catalog, kind: str, rows: int, changes: int, where: Path, *,
+    runs: int, near: bool,
+) -> dict[str, Any]:  # fmt: skip
+    """One format, one size of table and of changes."""
+    root = where / "landing"
+    source = Source(root, 1)
+    source.insert(rows)
+    engines: dict[str, Engine] = {"apply": SparkEngine(spark), "local": LocalEngine()}
+    spaces = {way: f"{way}_{rows}_{changes}" for way in engines}
+
+    def bring(way: str) -> object:
+        made = options(kind, spaces[way], vectors=kind == DELTA)
+        return apply_with(engines[way], root, where / way, made)
+
+    first = {way: round(timed(lambda way=way: bring(way))[1], 2) for way in engines}
+    name = create(spark, kind, where, f"hand_{rows}_{changes}", root)
     best: dict[str, tuple[float, float]] = {}
     for run in range(runs):
         entry = source.writer.n
@@ -101,31 +134,31 @@ def measure(
             source.alive = source.alive[-max(changes * 4, 1000) :]
         source.change(changes)
         ways: list[tuple[str, Callable[[], object]]] = [
-            ("apply", lambda: apply(spark, where / "landing", target)),
-            ("merge", lambda entry=entry: merge(
-                spark, name, newest(spark, where / "landing", entry))),
-        ]  # fmt: skip
+            *((way, lambda way=way: bring(way)) for way in engines),
+            ("merge", lambda entry=entry: merge(spark, name, newest(spark, root, entry))),
+        ]
         for way, do in ways if run % 2 else reversed(ways):
             best[way] = min(best.get(way, (1e9, 1e9)), timed(do), key=itemgetter(1))
-        by_hand = spark.table(name)
-        assert checksum(by_hand) == checksum(current(spark, target, "public.t")), "they differ"
+        frames = [spark.table(name), *(current(spark, where / way, "public.t") for way in engines)]
+        if kind == ICEBERG:
+            frames += [in_catalog(spark, catalog, spaces[way]) for way in engines]
+        assert len(set(map(checksum, frames))) == 1, "they differ"
     return {
-        "kind": kind, "rows": rows, "changes": changes, "near": near,
-        "first_apply_cpu": round(first, 2),
+        "kind": kind, "rows": rows, "changes": changes, "near": near, "first_apply_cpu": first,
         "cpu": {way: round(value[1], 2) for way, value in best.items()},
         "seconds": {way: round(value[0], 2) for way, value in best.items()},
-        "ratio": round(best["apply"][1] / best["merge"][1], 2),
+        "ratio": {way: round(best[way][1] / best["merge"][1], 2) for way in engines},
     }  # fmt: skip
 
 
-def small_applies(where: Path, rows: int, *, vectors: bool) -> dict[str, Any]:
-    """A hundred applies into Delta Lake of a hundred random rows each, in this process."""
-    source, options = Source(where / "landing", 1), Options(vectors=vectors)
+def small_applies(kind: str, where: Path, rows: int, *, vectors: bool) -> dict[str, Any]:
+    """A hundred applies of a hundred random rows each, in this process."""
+    source, made = Source(where / "landing", 1), options(kind, where.name, vectors=vectors)
     source.insert(rows)
     target = where / "target"
 
     def step() -> object:
-        return apply_with(LocalEngine(), where / "landing", target, options)
+        return apply_with(LocalEngine(), where / "landing", target, made)
 
     def sizes() -> dict[Path, int]:
         return {path: path.stat().st_size for path in target.rglob("*") if path.is_file()}
@@ -140,10 +173,38 @@ def small_applies(where: Path, rows: int, *, vectors: bool) -> dict[str, Any]:
         written += sum(size for path, size in now.items() if path not in held)
         held |= now
     return {
-        "kind": "small applies", "rows": rows, "deletion_vectors": vectors, "cpu": round(cpu, 2),
-        "table_mb": round(whole / 1e6, 1), "written_mb": round(written / 1e6, 1),
+        "kind": "small applies", "format": kind, "rows": rows, "deletion_vectors": vectors,
+        "cpu": round(cpu, 2), "table_mb": round(whole / 1e6, 1), "written_mb": round(written / 1e6, 1),
         "files": len(sizes()) - files,
     }  # fmt: skip
+
+
+def all_small(args: argparse.Namespace, scratch: Path) -> Iterator[dict[str, Any]]:
+    """Small applies of each kind and size; needs no Spark."""
+    for kind, rows in itertools.product(args.kind, args.rows):
+        for vectors in (True, False) if kind == DELTA else (False,):
+            where = scratch / f"{kind}_{rows}_{vectors}"
+            where.mkdir()
+            yield small_applies(kind, where, rows, vectors=vectors)
+
+
+def all_points(
+    args: argparse.Namespace, scratch: Path, catalog: Catalog
+) -> Iterator[dict[str, Any]]:
+    """Each kind and size beside a MERGE."""
+    spark = session(scratch, {
+        **settings(DELTA),
+        "spark.driver.extraClassPath": ":".join(map(str, jars())),
+        "spark.sql.warehouse.dir": f"{scratch}/warehouse",
+        "spark.databricks.delta.snapshotPartitions": "2",
+    })  # fmt: skip
+    for kind, rows, changes in itertools.product(args.kind, args.rows, args.changes):
+        where = scratch / f"{kind}-{rows}-{changes}"
+        where.mkdir()
+        yield measure(
+            spark, catalog, kind, rows, changes, where, runs=args.runs, near=args.near
+        )  # fmt: skip
+    spark.stop()
 
 
 def main() -> None:
@@ -158,31 +219,13 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     results = []
-    with tempfile.TemporaryDirectory() as scratch:
-        if args.small:
-            for rows in args.rows:
-                for vectors in (True, False):
-                    where = Path(scratch, f"small-{rows}-{vectors}")
-                    where.mkdir()
-                    results.append(small_applies(where, rows, vectors=vectors))
-                    print(json.dumps(results[-1]), flush=True)
-            args.kind = []
-        spark = session(Path(scratch), {
-            **settings(DELTA),
-            "spark.driver.extraClassPath": ":".join(map(str, jars())),
-            "spark.sql.warehouse.dir": f"{scratch}/warehouse",
-            "spark.databricks.delta.snapshotPartitions": "2",
-        })  # fmt: skip
-        for kind in args.kind:
-            for rows in args.rows:
-                for changes in args.changes:
-                    where = Path(scratch, f"{kind}-{rows}-{changes}")
-                    where.mkdir()
-                    results.append(
-                        measure(spark, kind, rows, changes, where, runs=args.runs, near=args.near)
-                    )
-                    print(json.dumps(results[-1]), flush=True)
-        spark.stop()
+    with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
+        scratch = Path(name)
+        catalog = in_a_file(patch, scratch)
+        points = all_small(args, scratch) if args.small else all_points(args, scratch, catalog)
+        for point in points:
+            results.append(point)
+            print(json.dumps(point), flush=True)
     corpus.write_result(
         args.out,
         {"bench": "lake_apply", "runs": args.runs, "points": results, "machine": corpus.machine()},

@@ -2,20 +2,23 @@
 
 For each seed: a database of its own, sessions that change it at random (all types, columns that come
 and go, truncates, keys that change, transactions that are large, prepared or rolled back), and a daemon that
-meanwhile is left alone, stopped, killed, or has its connection cut, round by round. After each round a
-target of Parquet, with all tables, and one of Delta Lake or Iceberg, by turns, with a few of
-them, are brought up to the landing, and `gaussdecode spark verify` compares their tables with the server.
-What a seed costs is tables of a lake times rounds: a MERGE and its comparison are seconds of Spark, all
-else is one.
+meanwhile is left alone, stopped, killed, or has its connection cut, round by round. After each round two
+targets are brought up to the landing: of Delta Lake, with a few tables, by Spark, with deletion vectors now
+and then; and of Iceberg, with all tables, by this process, in a catalog that pyiceberg keeps in a file of
+SQLite. `gaussdecode spark verify` compares their tables with the server. What each snapshot in the catalog
+shows to pyiceberg, of histories and changelogs too, is compared with the files of the same version of the
+Delta table. Most of the time of a seed is that of verify, some 8 s each.
 
 A seed that differs, or fails, is told and the next one runs; the exit status is 1 then. A table that
-stopped, and what verify does not compare, are counted by their reason. Needs Spark 4.0 with the jars:
+stopped, and what verify does not compare, are counted by their reason, snapshots as ``snapshots``. Needs no
+jars:
 
-    PYTHONPATH=.venv/pyspark-4.0 python bench/lakesoak.py [--seeds N] [--first N] [--rounds N] [--tables N]
-        [--seconds N] [--out FILE]
+    python bench/lakesoak.py [--seeds N] [--first N] [--rounds N] [--tables N] [--seconds N] [--out FILE]
 """
 
 import argparse
+import datetime as dt
+import json
 import sys
 import tempfile
 import time
@@ -26,31 +29,35 @@ from random import Random
 from typing import Any, Final
 
 import corpus
+import pytest
 from kit import oracle
 from kit.daemon import Daemon, Keeper
-from kit.jars import jars
+from kit.icebergcatalog import in_a_file
 from kit.postgres import Database, Postgres
 from kit.proxy import Proxy
 from kit.workload import Workload, prepare
+from pyiceberg.catalog import Catalog
 from pyspark.sql import SparkSession
 from spark_apply import session
 from sparkverify import verify
 
 from gaussdecode.errors import GaussDecodeError
 from gaussdecode.spark.apply import Options, apply_with
+from gaussdecode.spark.deltalog import DeltaLog, path_of
 from gaussdecode.spark.engine import LocalEngine, SparkEngine
-from gaussdecode.spark.formats import DELTA, FORMATS, ICEBERG, settings
+from gaussdecode.spark.formats import DELTA, FORMATS, ICEBERG
 from gaussdecode.spark.landing import Landing
+from gaussdecode.spark.place import read_table
 from gaussdecode.spark.store import Target
 
 _TRANSACTIONS: Final = 40  # a round; arbitrary
+_SPACE: Final = "cdc"
 _SMALL: Final = {  # planning anew and compiling take longer than these few rows
     "spark.default.parallelism": "1",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.shuffle.partitions": "1",
-    "spark.databricks.delta.snapshotPartitions": "1",
 }
 
 
@@ -106,11 +113,11 @@ def run(
     """One seed."""
     rng = Random(seed)
     database = Database(server, f"lake{seed}")
-    lake = ICEBERG
-    found: dict[str, Counter[str]] = {kind: Counter() for kind in (DELTA, lake)}
+    found: dict[str, Counter[str]] = {kind: Counter() for kind in FORMATS}
     happened: list[str] = []
     chosen: list[str] = []
-    with Proxy(server.port) as way:
+    with Proxy(server.port) as way, pytest.MonkeyPatch.context() as patch:
+        catalog = in_a_file(patch, where)
         life = Life(database, where / "daemon", way, seed)
         root = life.daemon.root
         try:
@@ -119,20 +126,63 @@ def run(
                 if not chosen:
                     known = sorted(Landing(root).tables().values())
                     chosen = sorted(rng.sample(known, min(count, len(known))))
-                options = Options(history=rng.random() < 0.5)
-                apply_with(LocalEngine(), root, where / DELTA, options)
-                found[DELTA] += verify(life.daemon, where / DELTA)
-                options = Options(history=rng.random() < 0.5, format=lake, tables=chosen)
-                apply_with(SparkEngine(spark), root, where / lake, options)
+                history, vectors = rng.random() < 0.5, rng.random() < 0.5
+                options = Options(history=history, vectors=vectors, tables=chosen)
+                apply_with(SparkEngine(spark), root, where / DELTA, options)
                 # One of which nothing has landed yet but its schema is no table of the target.
-                held = [table for table in chosen if table in Target(where / lake).tables()]
+                held = [table for table in chosen if table in Target(where / DELTA).tables()]
                 if held:
-                    found[lake] += verify(life.daemon, where / lake, held, is_local=False)
+                    found[DELTA] += verify(life.daemon, where / DELTA, held, is_local=False)
+                options = Options(
+                    history=rng.random() < 0.5,
+                    changelog="gd_commit_date" if rng.random() < 0.5 else None,
+                    format=ICEBERG,
+                    catalog=f"lake.{_SPACE}",
+                )
+                apply_with(LocalEngine(), root, where / ICEBERG, options)
+                found[ICEBERG] += verify(life.daemon, where / ICEBERG)
+                found[ICEBERG]["snapshots"] += check_snapshots(catalog)
         finally:
             life.daemon.stop()
         oracle.check(root, database)
     database.drop()
     return {"seed": seed, "happened": happened, "chosen": chosen, "tables": found}
+
+
+def check_snapshots(catalog: Catalog) -> int:
+    """Compare each tagged snapshot of a catalog with its version of the Delta table; gives how many there are.
+
+    Raises:
+        AssertionError: they differ, or a table shows another snapshot than that of its newest version.
+    """
+    checked = 0
+    for name in catalog.list_tables(_SPACE):
+        table = catalog.load_table(name)
+        log = DeltaLog(Path(table.location().removeprefix("file://")))
+        snapshots = {tag: ref.snapshot_id for tag, ref in table.refs().items()}
+        shown = snapshots.pop("main")
+        assert shown == snapshots[f"v{log.newest()}"], name
+        for tag, snapshot in snapshots.items():
+            found = table.scan(snapshot_id=snapshot).to_arrow().to_pylist()
+            in_order = sorted(repr(sorted(row.items())) for row in found)
+            assert in_order == rows_of(log, int(tag[1:])), (name, tag)
+            checked += 1
+    return checked
+
+
+def rows_of(log: DeltaLog, version: int) -> list[str]:
+    """Rows of the files that a version of a Delta table has, each with the table's columns by their names."""
+    snapshot, found = log.snapshot(version), []
+    names = {field["name"] for field in json.loads(snapshot.metadata["schemaString"])["fields"]}
+    for add in snapshot.adds.values():
+        days = {
+            name: None if of is None else dt.date.fromisoformat(of)
+            for name, of in add["partitionValues"].items()
+        }
+        for row in read_table(log.root / path_of(add)).to_pylist():
+            known = {name: row.get(name) for name in names} | days
+            found.append(repr(sorted(known.items())))
+    return sorted(found)
 
 
 def main() -> int:
@@ -141,7 +191,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=100)
     parser.add_argument("--first", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--tables", type=int, default=3, help="of a lake")
+    parser.add_argument("--tables", type=int, default=3, help="of the target by Spark")
     parser.add_argument("--seconds", type=float, default=86400.0, help="none begins later")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
@@ -149,8 +199,7 @@ def main() -> int:
     totals: dict[str, Counter[str]] = {kind: Counter() for kind in FORMATS}
     ends = time.monotonic() + arguments.seconds
     with tempfile.TemporaryDirectory() as name, Postgres(16) as server:
-        classes = {"spark.driver.extraClassPath": ":".join(map(str, jars()))}
-        spark = session(Path(name), {**settings(DELTA), **_SMALL, **classes})
+        spark = session(Path(name), {**_SMALL, "spark.sql.warehouse.dir": f"{name}/warehouse"})
         for seed in range(arguments.first, arguments.first + arguments.seeds):
             began = time.monotonic()
             if began > ends:

@@ -38,6 +38,8 @@ def announce(
     publish_positions(store, newest, of)
     if store.format == ICEBERG:
         tables = open_catalog(store.catalog, say)
+        if before is None:
+            tables.check(of_positions(store))
         for one in (*of, of_positions(store)):
             tables.publish(one)
     elif store.catalog and session is not None:

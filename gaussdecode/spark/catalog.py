@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from urllib.parse import unquote
 
 from gaussdecode.errors import ConfigError
-from gaussdecode.model.title import split_title
 
 _SCHEMA, _TABLE = "{schema}", "{table}"
 Name = tuple[str, ...]
@@ -47,7 +46,7 @@ def name_of(pattern: str, directory: str) -> Name:
         pattern: of `full_pattern`.
         directory: the table's in the landing and in the target.
     """
-    schema, table = split_title(unquote(directory))
+    schema, table = (unquote(part, errors="surrogateescape") for part in directory.split("."))
     return tuple(part.format(schema=schema, table=table) for part in pattern.split("."))
 
 

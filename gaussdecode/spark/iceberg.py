@@ -17,6 +17,8 @@ from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.conversions import to_bytes
 from pyiceberg.exceptions import (
     CommitFailedException,
+    NoSuchIcebergTableError,
+    NoSuchPropertyException,
     NoSuchTableError,
     NotInstalledError,
     ResolveError,
@@ -135,6 +137,16 @@ class IcebergTables:
 
     # --- making snapshots --------------------------------------------------------------------
 
+    def check(self, one: Published) -> None:
+        """See that a name is not of somebody else.
+
+        Raises:
+            ConfigError: it is.
+            CatalogError: the catalog failed.
+        """
+        with _named(one):
+            self._open(one)
+
     def publish(self, one: Published) -> None:
         """Give a table the snapshot of a version, if it has it not.
 
@@ -172,14 +184,16 @@ class IcebergTables:
         """
         try:
             table = self._catalog.load_table(one.name[1:])
+        except (
+            NoSuchIcebergTableError,
+            NoSuchPropertyException,
+        ) as error:  # of Hive or Glue itself
+            raise _taken(one, f"none of Iceberg: {_said(error)}") from None
         except NoSuchTableError:
             return None
         found = table.properties.get(_OF)
         if found != location_of(one.place):
-            raise ConfigError(
-                f"{dotted(one.name)} is there already, and is another table ({found or table.location()}): begin a new target "
-                "with another --catalog, or drop that name"
-            )
+            raise _taken(one, found or table.location())
         return table
 
     def _create(self, one: Published, delta: Snapshot) -> None:
@@ -548,6 +562,13 @@ def _partition_value(text: str | None, of: IcebergType) -> Any:  # Any: of each 
 
 
 # --- errors ----------------------------------------------------------------------------------
+
+
+def _taken(one: Published, by: str) -> ConfigError:
+    return ConfigError(
+        f"{dotted(one.name)} is there already, and is another table ({by}): begin a new target with another "
+        "--catalog, or drop that name"
+    )
 
 
 @contextlib.contextmanager

@@ -279,6 +279,10 @@ def test_names_of_others_and_catalogs_that_are_away(catalog: Catalog, tmp_path: 
     catalog.drop_table(name_of(source.tables[0]))
     apply(tmp_path)
     check(catalog, source)
+    small(tmp_path / "other")
+    with pytest.raises(ConfigError, match=r"lake\.cdc\.gd_positions is there already"):
+        apply(tmp_path / "other")
+    check(catalog, source)
     live(source)
     kept = tmp_path / "catalog.db"
     kept.rename(tmp_path / "away.db")

@@ -86,7 +86,7 @@ def test_coordinates_by_version_of_spark() -> None:
 )
 def test_names_of_a_pattern(text: str, name: tuple[str, ...]) -> None:
     """Parts are parts whatever is in the names of the source."""
-    assert name_of(full_pattern(text), "Sales%20Dept.%22a.b%22") == name
+    assert name_of(full_pattern(text), "Sales%20Dept.a%2Eb") == name
 
 
 @pytest.mark.parametrize(
