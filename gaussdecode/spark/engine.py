@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Task = TypeVar("Task")
+DRIVER_BYTES: Final = "spark.gaussdecode.driverBytes"
+"""Setting of a session: see `SparkEngine.for_bytes`."""
+_DRIVER_BYTES: Final = 128 << 20
 _OURS: Final = re.compile(r"^\s*gaussdecode\.errors\.(\w+): (.+)$", re.MULTILINE)
 Grouped = Iterator[tuple[int, bytes]]
 Said = TypeVar("Said")
@@ -129,6 +132,15 @@ class SparkEngine:
     def session(self) -> "SparkSession":
         """The session."""
         return self._spark
+
+    def for_bytes(self, landed: int, held: int) -> Engine:
+        """What runs tasks that read so many bytes of changes and rows: for few this process, at once.
+
+        A stage of Spark takes longer to begin than such tasks take. A change counts eight times: all of them
+        are in memory at once.
+        """
+        most = int(self._spark.conf.get(DRIVER_BYTES, None) or _DRIVER_BYTES)
+        return LocalEngine() if 8 * landed + held <= most else self
 
     def each(self, tasks: Sequence[Task], run: Callable[[Task], Iterator[str]]) -> list[str]:
         """See `Engine`."""

@@ -185,7 +185,7 @@ class Run:
     def __init__(
         self, engine: Engine, landing: Landing, store: Target, options: Options, progress: Progress
     ) -> None:
-        self.engine = engine
+        self.engine = self.worker = engine
         self.landing = landing
         self.store = store
         self.options = options
@@ -431,6 +431,10 @@ class Run:
             for table, planned in plan.tables.items()
             for work in self._works(table, planned, applied.get(table, Applied()))
         ]
+        if isinstance(self.engine, SparkEngine):
+            landed = sum(_landed(era) for work in works for era in work.eras)
+            held = sum(file.bytes for work in works for file in work.current)
+            self.worker = self.engine.for_bytes(landed, held)
         tables = {work.table: [w for w in works if w.table == work.table] for work in works}
         if self.store.catalog:
             for beside in ("", *FOLDERS[1:]):
@@ -470,7 +474,7 @@ class Run:
             if self._changelog_by(work.version)
             for part in self._portions([*work.passed, *(f for e in work.eras for f in e.files)])
         ]
-        for text in self.engine.each(planned, write_changelog):
+        for text in self.worker.each(planned, write_changelog):
             index, record = json.loads(text)
             file = StateFile(**record)
             works[index].changelog.append(file)
@@ -616,7 +620,7 @@ class Run:
             if job.index in resolved:
                 paths = tuple(resolved[job.index])
                 planned.append(MapTask(job, self.landing.root, resolved=paths))
-        texts = self.engine.gathered(
+        texts = self.worker.gathered(
             planned,
             functools.partial(tasks.map_events, is_resolved=bool(resolved)),
             (
@@ -698,7 +702,7 @@ class Run:
             for part in self._portions(era.files)
         ]
         pairs: dict[int, list[tuple[bytes, bytes]]] = {}
-        for text in self.engine.each(looks, tasks.map_edges):
+        for text in self.worker.each(looks, tasks.map_edges):
             index, old, new = json.loads(text)
             pairs.setdefault(index, []).append((bytes.fromhex(old), bytes.fromhex(new)))
         if not pairs:
@@ -709,7 +713,7 @@ class Run:
             for job, _ in asked
             for file in (*job.base, *job.beside)
         ]
-        texts = self.engine.grouped(
+        texts = self.worker.grouped(
             [task for task in looks if task.job.index in involved],
             functools.partial(tasks.map_involved, involved=involved),
             functools.partial(tasks.resolve_group, jobs=list(jobs)),
@@ -777,7 +781,7 @@ class Run:
             for source, files in by_source.items()
             for file in files
         ]
-        for text in self.engine.each(planned, park_rows):
+        for text in self.worker.each(planned, park_rows):
             path, record = json.loads(text)
             work.current = [file for file in work.current if file.path != path]
             if record is not None:
@@ -790,7 +794,7 @@ class Run:
         if planned:
             files = counted(len(planned), "file")
             self.progress(f"columns have other names or types: {files} of history and changelog")
-        for text in self.engine.each(planned, conform_file):
+        for text in self.worker.each(planned, conform_file):
             index, path, record = json.loads(text)
             work, new = works[index], StateFile(**record)
             self.summary.bytes_written += new.bytes

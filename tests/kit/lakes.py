@@ -13,11 +13,13 @@ import pyspark
 from pyspark.sql import DataFrame, SparkSession
 
 from gaussdecode.demo.java import provide_java
+from gaussdecode.spark.engine import DRIVER_BYTES
 from gaussdecode.spark.formats import DELTA, settings
 from kit.history import Column, History, Snapshot, Table, canon
 from kit.jars import RELEASES, jars
 
 _SMALL: Final = {
+    DRIVER_BYTES: "0",  # tasks, however small the tables
     "spark.sql.shuffle.partitions": "1",
     "spark.default.parallelism": "1",
     # Planning anew and compiling take longer than these few rows.

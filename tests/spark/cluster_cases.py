@@ -25,6 +25,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
 _CONF = (
     "spark.executor.memory=512m", "spark.driver.host=127.0.0.1", "spark.ui.enabled=false",
     "spark.driver.bindAddress=127.0.0.1", "spark.task.maxFailures=8",
+    "spark.gaussdecode.driverBytes=0",
 )  # fmt: skip
 
 
@@ -187,7 +188,8 @@ def test_java_killed(tmp_path: Path) -> None:
     for number in (signal.SIGKILL, signal.SIGTERM):
         with (tmp_path / "log").open("wb") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "gaussdecode", *words, "--master", "local[1]"],
+                [sys.executable, "-m", "gaussdecode", *words, "--master", "local[1]",
+                 "--conf", "spark.gaussdecode.driverBytes=0"],
                 env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}, stdout=log, stderr=log,
                 start_new_session=True,
             )  # fmt: skip

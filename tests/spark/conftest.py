@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from gaussdecode.demo.java import provide_java
+from gaussdecode.spark.engine import DRIVER_BYTES
 
 
 @pytest.fixture(scope="module")
@@ -21,6 +22,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "2",
+        DRIVER_BYTES: "0",  # or nothing here would be large enough for tasks
         "spark.default.parallelism": "2",
         # Compiling takes longer than these few rows.
         "spark.sql.codegen.wholeStage": "false",

@@ -24,6 +24,7 @@ SCRIPT = """
     from gaussdecode.spark.views import ask
 
     spark = SparkSession.builder.remote("local[1]").getOrCreate()
+    spark.conf.set("spark.gaussdecode.driverBytes", "0")
     assert type(spark).__module__ == "pyspark.sql.connect.session"
     landing, target = sys.argv[1:]
     apply(spark, landing, target, history=True, changelog="gd_commit_date", buckets=1)

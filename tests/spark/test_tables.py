@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from gaussdecode.errors import ConfigError, LandingError
 from gaussdecode.spark.apply import Options, apply, apply_with
-from gaussdecode.spark.engine import LocalEngine, SparkEngine
+from gaussdecode.spark.engine import DRIVER_BYTES, LocalEngine, SparkEngine
 from gaussdecode.spark.landing import Landing, Point
 from gaussdecode.spark.query import changelog, current, database, history
 from gaussdecode.spark.reading import changes
@@ -337,3 +337,22 @@ def test_executors_add_up_the_same_checksums(
     )
     assert ours.sums(1) == theirs.sums(1) != {}
     assert ours.rows(list(ours.sums(1))) == theirs.rows(list(ours.sums(1)))
+
+
+def test_small_applies_start_no_tasks(spark: SparkSession, tmp_path: Path) -> None:
+    """The driver does them, with the same result; the setting gives them back to tasks."""
+    source = History(tmp_path / "landing", 8, with_schema_changes=False)
+    source.run(3)
+    counts = []
+    for name, most in (("tasks", "0"), ("driver", str(1 << 20))):
+        session = spark.newSession()
+        session.conf.set(DRIVER_BYTES, most)
+        group = f"apply-{name}"
+        spark.sparkContext.setJobGroup(group, name)
+        apply_with(SparkEngine(session), tmp_path / "landing", tmp_path / name)
+        counts.append(len(spark.sparkContext.statusTracker().getJobIdsForGroup(group)))
+    assert counts[0] > 0
+    assert counts[1] == 0
+    versions = [Target(tmp_path / name).newest("public.plain") for name in ("tasks", "driver")]
+    rows = [version and sum(file.rows for file in version.current) for version in versions]
+    assert rows[0] == rows[1]
