@@ -19,8 +19,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from gaussdecode.errors import LandingError
-from gaussdecode.spark.changelog import split_by
+from gaussdecode.spark.changelog import split_on
 from gaussdecode.spark.events import KEY, row_keys, state_schema
+from gaussdecode.spark.layout import Part as LayoutPart
 from gaussdecode.spark.merge import merge, merge_delta
 from gaussdecode.spark.place import parquet_file, read_table
 from gaussdecode.spark.schema import RAW, UNCHANGED, conform, reads_as
@@ -189,13 +190,17 @@ def _laid_out(job: Job, rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
     """
     if job.cluster:
         rows = rows.take(pc.sort_indices(rows, [(name, "ascending") for name in job.cluster]))
+    parts = [LayoutPart.from_text(text) for text in job.partition]
+    for by in parts:
+        if by.unit:  # Polars takes it from the file alone
+            rows = rows.append_column(by.name, by.values(rows))
     found = [("", rows)]
-    for name in job.partition:
-        column = urllib.parse.quote(name, safe="")
+    for by in parts:
+        column = urllib.parse.quote(by.name, safe="")
         found = [
             (f"{part}/{column}={value}".strip("/"), of)
             for part, held in found
-            for value, of in split_by(held, name)
+            for value, of in split_on(held, by.values(held))
         ]
     yield from found
 

@@ -73,7 +73,11 @@ def _write(task: ChangelogTask, schema_id: str, value: str, parts: list[pa.Table
 
 def split_by(rows: pa.Table, by: str) -> Iterator[tuple[str, pa.Table]]:
     """Cut rows by the value of a column; give its spelling in a path with each part."""
-    values = _partition_values(rows, by)
+    yield from split_on(rows, _partition_values(rows, by))
+
+
+def split_on(rows: pa.Table, values: pa.ChunkedArray) -> Iterator[tuple[str, pa.Table]]:
+    """Cut rows by values; give the spelling of the value with each part."""
     for value in pc.unique(values).to_pylist():
         same = pc.is_null(values) if value is None else pc.equal(values, value)
         yield spelled_value(value), rows.filter(same)

@@ -1,11 +1,15 @@
 """How the files of a table are laid out: what divides them, what orders rows in them.
 
-Read from ``TABLE=COLUMN,...`` and checked against the columns of the table. Pure; needs no pyspark.
+Read from ``TABLE=COLUMN,days(COLUMN),...`` and checked against the columns of the table. Pure; needs no pyspark.
 """
 
 import dataclasses
+import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Final, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from gaussdecode.errors import ConfigError
 from gaussdecode.spark.landing import Landing
@@ -15,12 +19,60 @@ _UNSORTED: Final = ("list", "struct")
 _UNDIVIDED: Final = ("float", "double", "binary")
 
 
+_COMPUTED: Final = re.compile(r"(years|months|days|hours)\((.+)\)")
+_FORMATS: Final = {"years": "%Y", "months": "%Y-%m", "days": "", "hours": "%Y-%m-%d-%H"}
+_TYPES: Final = {
+    "years": pa.int32(), "months": pa.string(), "days": pa.date32(), "hours": pa.string(),
+}  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Part:
+    """What divides files: the values of a column, or what is computed of them.
+
+    Attributes:
+        column: of the table.
+        unit: ``years``, ``months``, ``days`` or ``hours``; empty for the value itself.
+    """
+
+    column: str
+    unit: str = ""
+
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        """Read ``column`` or ``days(column)``."""
+        match = _COMPUTED.fullmatch(text)
+        return cls(text) if match is None else cls(match[2], match[1])
+
+    def __str__(self) -> str:
+        return f"{self.unit}({self.column})" if self.unit else self.column
+
+    @property
+    def name(self) -> str:
+        """Of the column that readers see."""
+        return f"{self.column}_{self.unit.removesuffix('s')}" if self.unit else self.column
+
+    def field(self, schema: pa.Schema) -> pa.Field:
+        """Of that column."""
+        return pa.field(self.name, _TYPES[self.unit]) if self.unit else schema.field(self.column)
+
+    def values(self, rows: pa.Table) -> pa.ChunkedArray:
+        """What divides rows; of times with a zone in UTC."""
+        values = rows.column(self.column)
+        if self.unit == "days":
+            return values.cast(pa.date32())
+        if not self.unit:
+            return values
+        texts = pc.strftime(values.cast(pa.timestamp("us")), _FORMATS[self.unit])
+        return texts.cast(_TYPES[self.unit])
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Layout:
     """How files of a table are laid out.
 
     Attributes:
-        partition: columns whose values divide files.
+        partition: columns whose values divide files, or texts of `Part`.
         cluster: columns by which rows lie near each other.
     """
 
@@ -37,7 +89,19 @@ class Layout:
         Raises:
             ConfigError: it has no such column, or one of a type that cannot be.
         """
-        for name in (*self.partition, *self.cluster):
+        parts = [Part.from_text(text) for text in self.partition]
+        for part in parts:
+            if part.unit and not columns.get(part.column, "timestamp").startswith(
+                ("timestamp", "date")[: 1 + (part.unit != "hours")]
+            ):
+                raise ConfigError(
+                    f"{table}: {part} needs a column of times: {part.column!r} is {columns[part.column]}"
+                )
+            if part.unit and part.name in columns:
+                raise ConfigError(
+                    f"{table} has a column {part.name!r} already: {part} would be another"
+                )
+        for name in (*(part.column for part in parts), *self.cluster):
             if name not in columns:
                 raise ConfigError(
                     f"{table} has no column {name!r} to partition or cluster by; it has: "
@@ -56,7 +120,13 @@ def followed(columns: Sequence[str], old: TableSchema, new: TableSchema) -> tupl
     called = {before: after for after, before in match_columns(old, new).items()}
     types = {c.name: c.type for c in old.columns}
     now = {c.name: c.type for c in new.columns}
-    return tuple(called[c] for c in columns if c in called and now[called[c]] == types[c])
+    parts = [(Part.from_text(text), text) for text in columns]
+    kept = [(part, called[part.column]) for part, _ in parts if part.column in called]
+    return tuple(
+        str(dataclasses.replace(part, column=column))
+        for part, column in kept
+        if now[column] == types[part.column]
+    )
 
 
 PLAIN: Final = Layout()

@@ -6,6 +6,7 @@ import pyarrow as pa
 
 from gaussdecode.spark.changelog import BY_COMMIT_DATE
 from gaussdecode.spark.events import change_fields, closed_schema, state_schema
+from gaussdecode.spark.layout import Part
 from gaussdecode.spark.schema import TableSchema
 from gaussdecode.spark.statefile import CHANGELOG, CURRENT, HISTORY
 from gaussdecode.spark.tablelog import Shape
@@ -23,7 +24,7 @@ def shape_of(
         partition: columns that the rows are partitioned by.
     """
     changes = pa.schema([*change_fields(schema), pa.field("gd_n", pa.int64()), *schema.arrow()])
-    parts = {CURRENT: [changes.field(name) for name in partition]}
+    parts = {CURRENT: [Part.from_text(text).field(changes) for text in partition]}
     if by == BY_COMMIT_DATE:
         parts[CHANGELOG] = [pa.field(by, pa.date32())]
     elif by:

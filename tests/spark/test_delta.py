@@ -378,3 +378,39 @@ def test_layouts(tmp_path: Path, *, with_vectors: bool) -> None:
     compact_with(LocalEngine(), tmp_path / "target")
     assert compact_with(LocalEngine(), tmp_path / "target").tables == 0
     check()
+
+
+@pytest.mark.parametrize("read", [by_delta_rs, by_polars])
+def test_files_are_divided_by_what_is_computed(read: Read, tmp_path: Path) -> None:
+    """By units of a time, in a column that readers see; it follows a rename, and NULL stays NULL."""
+    types = {"id": pa.int32(), "at": pa.timestamp("us", tz="UTC"), "day": pa.date32()}
+    columns = [Column(i, n, t) for i, (n, t) in enumerate(types.items(), 1)]
+    table = Table("t", columns, (1,), full=True)
+    source = History(tmp_path / "landing", 1, with_schema_changes=False, tables=[table])
+    times = [
+        dt.datetime(2026, 1, 31, 23, 59, tzinfo=dt.UTC),
+        dt.datetime(1969, 12, 31, tzinfo=dt.UTC),
+    ]
+
+    def land(*rows: list[Any]) -> None:
+        source.lsn += 10
+        for seq, row in enumerate(rows):
+            source.land(table, seq, "I", dict(enumerate(row, 1)), None, [])
+        source.commit()
+        parts = "hours(at),months(day),years(at)"
+        apply(
+            tmp_path, layouts=read_layouts([f"public.t={parts}"], []) if rows[0][0] == 1 else None
+        )
+
+    land(*([n, at, at and at.date()] for n, at in enumerate([*times, None], 1)))
+    wanted = [("2026-01-31-23", "2026-01", 2026), ("1969-12-31-00", "1969-12", 1969), (None,) * 3]
+    found = sorted(read(place(tmp_path, table), None), key=lambda row: row["id"])
+    assert [(row["at_hour"], row["day_month"], row["at_year"]) for row in found] == wanted
+    opened = DeltaTable(place(tmp_path, table))
+    assert opened.metadata().partition_columns == ["at_hour", "day_month", "at_year"]
+    assert len(opened.file_uris(file_pruning_predicate=[("at_year", "=", "2026")])) == 1
+    columns[1].name = "then"
+    land([4, times[0], None])
+    found = sorted(read(place(tmp_path, table), None), key=lambda row: row["id"])
+    assert [row["then_hour"] for row in found] == [wanted[0][0], wanted[1][0], None, wanted[0][0]]
+    assert "at_hour" not in found[0]

@@ -199,6 +199,28 @@ def test_partitions_types_and_odd_names(catalog: Catalog, tmp_path: Path) -> Non
         assert wanted in [row["id"] for row in some]
 
 
+def test_partitions_that_are_computed(catalog: Catalog, tmp_path: Path) -> None:
+    """Readers see the column; a rename makes the table anew."""
+    columns = [Column(1, "id", pa.int32()), Column(2, "at", pa.timestamp("us"))]
+    table = Table("t", columns, (1,), full=True)
+    source = History(tmp_path / "landing", 1, with_schema_changes=False, tables=[table])
+
+    def land(number: int, at: dt.datetime | None, **options: Any) -> list[tuple[Any, ...]]:
+        source.lsn += 10
+        source.land(table, 0, "I", {1: number, 2: at}, None, [])
+        source.commit()
+        apply(tmp_path, **options)
+        rows = catalog.load_table(name_of(table)).scan().to_arrow().to_pylist()
+        return sorted((row["id"], row[f"{columns[1].name}_day"]) for row in rows)
+
+    at = dt.datetime(2026, 2, 3, 4, 5)  # noqa: DTZ001 - of a timestamp without zone
+    layouts = read_layouts(["public.t=days(at)"], [])
+    assert land(1, at, layouts=layouts) == [(1, at.date())]
+    assert land(2, None) == [(1, at.date()), (2, None)]
+    columns[1].name = "then"
+    assert land(3, at) == [(1, at.date()), (2, None), (3, at.date())]
+
+
 POINTS = [
     Step.FILES_DURABLE, f"{Step.MANIFEST_LINKED}:2", Step.TABLES_DONE,
     *(f"{step}:{n}" for step in (Step.CATALOG_WRITTEN, Step.CATALOG_COMMITTED) for n in (1, 2, 5)),

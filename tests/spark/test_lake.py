@@ -110,16 +110,19 @@ def test_tables_of_one_name() -> None:
 
 
 def test_layouts_of_options() -> None:
-    """Columns by table."""
-    found = read_layouts(["a.b=x,a b", "c=é"], ["a.b=y,z"])
-    assert found == {"a.b": Layout(("x", "a b"), ("y", "z")), "c": Layout(("é",))}
+    """Columns by table, and what is computed of them."""
+    found = read_layouts(["a.b=x,a b", "c=days(é)"], ["a.b=y,z"])
+    assert found == {"a.b": Layout(("x", "a b"), ("y", "z")), "c": Layout(("days(é)",))}
 
 
 @pytest.mark.parametrize(
     ("partition", "cluster", "why"),
     [
         ("t", "t=a", "give TABLE=COLUMN"), ("t=", "t=a", "give TABLE=COLUMN"),
-        ("t=a", "t=b", "no column 'b'"), ("t=days(a)", "t=a", r"no column 'days\(a\)'"),
+        ("t=a", "t=b", "no column 'b'"), ("t=days(b)", "t=a", "no column 'b'"),
+        ("t=days(a)", "t=a", r"days\(a\) needs a column of times: 'a' is int32"),
+        ("t=hours(d)", "t=a", r"hours\(d\) needs a column of times"),
+        ("t=days(d)", "t=a", "has a column 'd_day' already"),
         ("t=x", "t=a", "divides or orders no rows"), ("t=a", "t=l", "divides or orders no rows"),
     ],
 )  # fmt: skip
@@ -127,7 +130,14 @@ def test_layouts_that_are_none(partition: str, cluster: str, why: str) -> None:
     """What cannot be is refused, with what can."""
     with pytest.raises(ConfigError, match=why):
         read_layouts([partition], [cluster])["t"].check(
-            "t", {"a": "int32", "x": "binary", "l": "list<element: int32>"}
+            "t",
+            {
+                "a": "int32",
+                "x": "binary",
+                "l": "list<element: int32>",
+                "d": "date32[day]",
+                "d_day": "string",
+            },
         )
 
 
