@@ -178,6 +178,11 @@ def _apply_arguments(parser: argparse.ArgumentParser) -> None:
         "in the Spark session, which needs its jar, of iceberg in pyiceberg's configuration",
     )
     parser.add_argument(
+        "--hide-technical-columns",
+        action="store_true",
+        help="of iceberg: current tables show no columns that begin with gd_; of a new target",
+    )
+    parser.add_argument(
         "--deletion-vectors",
         action="store_true",
         help="of delta: small applies write less, and readers must know deletion vectors; from now on",
@@ -460,6 +465,7 @@ def _apply(args: argparse.Namespace) -> int:
         accept_hidden_truncates=args.accept_hidden_truncates,
         format=args.format,
         catalog=args.catalog,
+        hides=args.hide_technical_columns,
         masks=read_masks(args.mask, key),
         mask_key=key,
         tests=None if args.tests is None else load_tests(args.tests),

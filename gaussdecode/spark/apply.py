@@ -124,7 +124,7 @@ def open_target(engine: Engine, target: Given, landing: Landing, options: Option
         raise ConfigError(f"format {options.format!r} is not one of {', '.join(FORMATS)}")
     if not (place_of(target) / "target.json").exists():  # of others `make_run` looks
         _check_catalog(engine, options.format == ICEBERG, options.catalog, options)
-    return Target.create(target, landing, options.format, options.catalog)
+    return Target.create(target, landing, options.format, options.catalog, options.hides)
 
 
 def make_run(
@@ -148,6 +148,11 @@ def _check_catalog(engine: Engine, is_iceberg: bool, catalog: str | None, option
     if is_iceberg and options.vectors:
         raise ConfigError(
             "--deletion-vectors are of Delta Lake: a target with --format iceberg has none"
+        )
+    if options.hides and not is_iceberg:
+        raise ConfigError(
+            "--hide-technical-columns is for --format iceberg: other programs may rewrite files of a Delta table, "
+            "which would lose what an apply needs"
         )
     if catalog is None:
         return

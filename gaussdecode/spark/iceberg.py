@@ -8,9 +8,11 @@ removed. Written with pyiceberg, which needs no Java.
 """
 
 import contextlib
+import itertools
 import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from pyiceberg.catalog import Catalog, load_catalog
@@ -31,7 +33,7 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema, assign_fresh_schema_ids, promote
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.name_mapping import create_mapping_from_schema
+from pyiceberg.table.name_mapping import NameMapping, create_mapping_from_schema
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.snapshots import Snapshot as IcebergSnapshot
 from pyiceberg.table.update.snapshot import (
@@ -70,9 +72,10 @@ from gaussdecode.errors import (
     OvertakenError,
 )
 from gaussdecode.spark.deltalog import DeltaLog, Snapshot
+from gaussdecode.spark.deltaschema import delta_type
 from gaussdecode.spark.failpoint import Step, reach
 from gaussdecode.spark.icebergio import location_of
-from gaussdecode.spark.place import Place, files_below
+from gaussdecode.spark.place import Place, files_below, parquet_file
 from gaussdecode.spark.positions import Published
 from gaussdecode.spark.sqltext import dotted
 
@@ -93,6 +96,9 @@ _MAIN: Final = "main"
 _LONGEST: Final = 200
 """Characters of an error of a catalog that are shown."""
 _NO_ID: Final = -1
+_UNSEEN_IDS: Final = itertools.count(2_000_000_000)
+"""Of columns that no schema has; a catalog numbers from 1."""
+_AT_A_TIME: Final = 16
 Json = dict[str, Any]  # decoded JSON
 Say = Callable[[str], None]
 _SIMPLE: Final[Mapping[str, PrimitiveType]] = {
@@ -200,7 +206,7 @@ class IcebergTables:
         """Make a table, with its first snapshot in the same commit."""
         identifier, location = one.name[1:], location_of(one.place)
         self._catalog.create_namespace_if_not_exists(identifier[:-1])
-        schema = assign_fresh_schema_ids(Schema(*_fields(delta)))
+        schema = assign_fresh_schema_ids(Schema(*_fields(one, delta)))
         by = [
             PartitionField(
                 schema.find_field(column).field_id, 1000 + at, IdentityTransform(), column
@@ -221,8 +227,13 @@ class IcebergTables:
                 "gc.enabled": "false",
             },
         )
-        mapping = create_mapping_from_schema(transaction.table_metadata.schema())
-        transaction.set_properties({_MAPPING: mapping.model_dump_json()})
+        made = transaction.table_metadata.schema()
+        others = Schema(*_unseen(one, delta, set(made.column_names)))
+        mapping = [
+            *create_mapping_from_schema(made),
+            *create_mapping_from_schema(assign_fresh_schema_ids(others, _UNSEEN_IDS.__next__)),
+        ]
+        transaction.set_properties({_MAPPING: NameMapping(mapping).model_dump_json()})
         _commit(transaction, one, delta, [], is_alone=False)
 
     def _add_snapshot(self, table: Table, one: Published, delta: Snapshot) -> None:
@@ -235,7 +246,7 @@ class IcebergTables:
             )
             ManageSnapshots(transaction).set_current_snapshot(last.snapshot_id).commit()
         files = _files_of(table, one, last or held, is_ours=last is not None)
-        is_alone = _bring_schema(transaction, delta)
+        is_alone = _bring_schema(transaction, one, delta)
         _commit(transaction, one, delta, files, is_alone=is_alone)
 
     # --- keeping it small --------------------------------------------------------------------
@@ -326,11 +337,11 @@ def _difference(table: Table, one: Published) -> str:
     return "" if table.current_snapshot() == _ours(table) else "was changed by another writer"
 
 
-def _bring_schema(transaction: Transaction, delta: Snapshot) -> bool:
+def _bring_schema(transaction: Transaction, one: Published, delta: Snapshot) -> bool:
     """Give a table the columns of a version; whether a name means another column than before."""
     before = transaction.table_metadata
     held = {field.name: field for field in before.schema().fields}
-    wanted = {field.name: field for field in _fields(delta)}
+    wanted = {field.name: field for field in _fields(one, delta)}
     update = transaction.update_schema(allow_incompatible_changes=True)
     named = {field.name for schema in before.schemas for field in schema.fields}
     is_reused = False
@@ -455,8 +466,26 @@ def _version(snapshot: IcebergSnapshot) -> int | None:
 # --- columns and files -----------------------------------------------------------------------
 
 
-def _fields(delta: Snapshot) -> list[NestedField]:
-    return [_field(of) for of in json.loads(delta.metadata["schemaString"])["fields"]]
+def _fields(one: Published, delta: Snapshot) -> list[NestedField]:
+    fields = json.loads(delta.metadata["schemaString"])["fields"]
+    return [_field(of) for of in fields if not (one.hides and of["name"].startswith("gd_"))]
+
+
+def _unseen(one: Published, delta: Snapshot, shown: Collection[str]) -> list[NestedField]:
+    """Columns that files have and the table does not show: pyiceberg reads no file with a column that it cannot map.
+
+    Those of ours that are hidden, and where older files are there already, those that were dropped.
+    """
+    fields = json.loads(delta.metadata["schemaString"])["fields"]
+    found = {of["name"]: of for of in fields}
+    if delta.version > 0:
+        places = [one.place / path for path in delta.adds]
+        with ThreadPoolExecutor(_AT_A_TIME, "footers") as pool:
+            for schema in pool.map(lambda place: parquet_file(place).schema_arrow, places):
+                for field in schema:
+                    of = {"name": field.name, "type": delta_type(field.type), "metadata": {}}
+                    found.setdefault(field.name, of)
+    return [_field(of) for name, of in found.items() if name not in shown]
 
 
 def _field(of: Json) -> NestedField:

@@ -51,6 +51,7 @@ class Published:
         version: of it.
         title: of the source's table; empty for the table of positions.
         path: of the directory, below the target.
+        hides: columns of ours are not shown.
     """
 
     place: Place
@@ -58,6 +59,7 @@ class Published:
     version: int
     title: str = ""
     path: str = POSITIONS
+    hides: bool = False
 
 
 def published(
@@ -85,7 +87,8 @@ def of_table(
         if store.catalog:
             *space, last = name_of(store.catalog, table)
             name = (*space, last if folder == CURRENT else f"{last}_{folder}")
-        yield Published(root / folder, name, version, title, f"tables/{table}/{folder}")
+        hides = store.hides and folder == CURRENT
+        yield Published(root / folder, name, version, title, f"tables/{table}/{folder}", hides)
 
 
 def of_positions(store: Target) -> Published:

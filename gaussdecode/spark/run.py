@@ -78,6 +78,7 @@ class Options:
         accept_hidden_truncates: go on though the stream shows no TRUNCATE and no DDL, so
             that a table which was emptied keeps its rows.
         format: ``delta`` or ``iceberg``; None for what the target is, Delta Lake where it is new.
+        hides: current tables in a catalog of Iceberg show none of our columns; of a new target.
         catalog: names of the tables in a catalog of the session, see `catalog.full_pattern`; None
             for what the target has.
         masks: of columns, by table and column, see `masks`; of tables that are new; None for none.
@@ -97,6 +98,7 @@ class Options:
     accept_hidden_truncates: bool = False
     format: str | None = None
     catalog: str | None = None
+    hides: bool = False
     masks: Mapping[str, Masks] | None = None
     mask_key: bytes = dataclasses.field(default=b"", repr=False)
     tests: Tests | None = None

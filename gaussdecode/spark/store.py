@@ -123,6 +123,7 @@ class Target:
         root: directory, or URL.
         landing_id: of the landing it is made from.
         format: what its tables are to readers, one of `FORMATS`.
+        hides: current tables in a catalog of Iceberg show no columns of ours.
         catalog: pattern of their names in a catalog, see `catalog`; empty for below `root`.
     """
 
@@ -150,6 +151,7 @@ class Target:
         self.landing_id = str(record["landing_id"])
         self.format = str(record.get("format", DELTA))
         self.catalog = str(record.get("catalog", ""))
+        self.hides = bool(record.get("hides", False))
         self._logs: dict[str, TableLog] = {}
 
     @classmethod
@@ -159,6 +161,7 @@ class Target:
         landing: Landing,
         kept_as: str | None = None,
         catalog: str | None = None,
+        hides: bool = False,
     ) -> Self:
         """Open a target, or make one for a landing.
 
@@ -167,6 +170,7 @@ class Target:
             landing: it is made from.
             kept_as: one of `FORMATS`; None for what it is, Delta Lake where it is new.
             catalog: see `catalog.full_pattern`; None for what it is, none where it is new.
+            hides: see there, where it is new.
 
         Raises:
             ConfigError: it belongs to another landing, is of another format or in another catalog,
@@ -186,6 +190,8 @@ class Target:
             record["format"] = kept_as or DELTA
             if pattern is not None:
                 record["catalog"] = pattern
+            if hides:
+                record["hides"] = True
             commit(path / "target.json", record)
         target = cls(path)
         if kept_as not in (None, target.format):
@@ -196,6 +202,10 @@ class Target:
             raise ConfigError(
                 f"the tables of {path} have {f'names in {target.catalog}' if target.catalog else 'no names'}, not "
                 f"names in {pattern}; give each catalog its own target"
+            )
+        if hides and not target.hides:
+            raise ConfigError(
+                f"the tables of {path} were made with technical columns, which they keep: begin a new target"
             )
         target.check_landing(landing)
         return target

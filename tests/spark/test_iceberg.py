@@ -157,6 +157,13 @@ def test_each_name_has_its_own_values(catalog: Catalog, tmp_path: Path) -> None:
     opened = catalog.load_table(name_of(table, "_changelog"))
     rows = opened.scan().to_arrow().to_pylist()
     assert max((row["id"], row["b"], row["a"]) for row in rows) == (2, 20, None)
+    # Older files have a column that is gone; a table that is made anew has to be read all the same.
+    table.columns.pop()
+    catalog.drop_table(name_of(table, "_changelog"))
+    land(("U", {1: 1, 2: 14}), names=("id", "b"))
+    opened = catalog.load_table(name_of(table, "_changelog"))
+    assert "a" not in opened.schema().column_names
+    assert opened.scan().to_arrow().num_rows == len(rows) + 1
 
 
 def test_partitions_types_and_odd_names(catalog: Catalog, tmp_path: Path) -> None:
@@ -441,11 +448,33 @@ def test_verify_tells_what_others_changed(
     assert main(verify) == EX_OK, capsys.readouterr().out
 
 
+def test_technical_columns_may_be_hidden(catalog: Catalog, tmp_path: Path) -> None:
+    """Current tables have the source's columns alone, over changes and upkeep; those beside have all."""
+    source = History(tmp_path / "landing", 4)
+    for number in range(3):
+        source.run(2)
+        apply(tmp_path, hides=number == 0)
+        check(catalog, source)
+    compact_with(LocalEngine(), tmp_path / "target")
+    vacuum(tmp_path / "target", older_than_seconds=0)
+    check(catalog, source)
+    for table in source.tables:
+        names = catalog.load_table(name_of(table)).schema().column_names
+        assert names
+        assert not [name for name in names if name.startswith("gd_")]
+        assert "gd_to_n" in catalog.load_table(name_of(table, "_history")).schema().column_names
+    History(tmp_path / "shown" / "landing", 1).run(1)
+    apply(tmp_path / "shown", "lake.shown")
+    with pytest.raises(ConfigError, match="were made with technical columns, which they keep"):
+        apply(tmp_path / "shown", "lake.shown", hides=True)
+
+
 @pytest.mark.parametrize(
     ("options", "why"),
     [
         (Options(format=ICEBERG), "have their names in a catalog: give --catalog"),
         (Options(format=ICEBERG, catalog="lake", vectors=True), "--deletion-vectors are of Delta"),
+        (Options(hides=True), "--hide-technical-columns is for --format iceberg"),
         (Options(format=ICEBERG, catalog="nowhere"), "catalog nowhere cannot be opened"),
         (Options(format=ICEBERG, catalog="lake."), "no name of tables"),
     ],
