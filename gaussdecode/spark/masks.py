@@ -193,7 +193,7 @@ def columns_of(names: Iterable[str], schema_id: str, records: Mapping[str, Json]
         numbers = {
             column.get("attribute_number")
             for record in records.values()
-            if record["oid"] == here["oid"]
+            if record.get("oid") == here.get("oid")
             for column in record["columns"]
             if column["name"] == name
         } - {None}
@@ -242,6 +242,6 @@ def _raw(column: pa.ChunkedArray, rules: Masks) -> pa.ChunkedArray:
                 found.append((name, text))
             elif rule.rule != NULL:
                 found.append((name, rule.text(text)))
-        return found
+        return found or None
 
     return pa.chunked_array([pa.array(map(pairs, column.to_pylist()), RAW_TYPE)])

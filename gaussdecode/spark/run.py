@@ -433,10 +433,10 @@ class Run:
             for table, planned in plan.tables.items()
             for work in self._works(table, planned, applied.get(table, Applied()))
         ]
-        if isinstance(self.engine, SparkEngine):
-            landed = sum(_landed(era) for work in works for era in work.eras)
-            held = sum(file.bytes for work in works for file in work.current)
-            self.worker = self.engine.for_bytes(landed, held)
+        landed = sum(_landed(era) for work in works for era in work.eras)
+        self.worker = self._for_bytes(
+            landed, sum(file.bytes for work in works for file in work.current)
+        )
         tables = {work.table: [w for w in works if w.table == work.table] for work in works}
         if self.store.catalog:
             for beside in ("", *FOLDERS[1:]):
@@ -773,6 +773,11 @@ class Run:
         self.summary.tests += found.failed
         self._park(work)
 
+    def _for_bytes(self, landed: int, held: int) -> Engine:
+        """See `SparkEngine.for_bytes`."""
+        engine = self.engine
+        return engine.for_bytes(landed, held) if isinstance(engine, SparkEngine) else engine
+
     def _park(self, work: Work) -> None:
         """Take the rows in quarantine out of the table's files."""
         if not work.quarantine:
@@ -796,7 +801,8 @@ class Run:
         if planned:
             files = counted(len(planned), "file")
             self.progress(f"columns have other names or types: {files} of history and changelog")
-        for text in self.worker.each(planned, conform_file):
+        worker = self._for_bytes(0, sum(task.file.bytes for task in planned))
+        for text in worker.each(planned, conform_file):
             index, path, record = json.loads(text)
             work, new = works[index], StateFile(**record)
             self.summary.bytes_written += new.bytes

@@ -8,7 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from kit.history import Column, History, Table
+from kit.csnhistory import SharedHistory
+from kit.history import Column, History, LandingWriter, Table
 from kit.postgres import Database
 
 from gaussdecode.cli import main
@@ -194,7 +195,6 @@ def test_commands(
     """Existing rows are loaded masked; verify leaves the columns out, and says so; short keys are refused."""
     landing, target, key = tmp_path / "landing", tmp_path / "target", tmp_path / "key"
     key.write_bytes(KEY + b"\n")
-    from kit.history import LandingWriter
 
     writer = LandingWriter(landing)
     database_15.execute("CREATE TABLE public.people (id int8 PRIMARY KEY, email text, born date)")
@@ -225,3 +225,28 @@ def test_commands(
     assert "has 5 bytes; give at least 16" in capsys.readouterr().err
     with pytest.raises(ConfigError, match="cannot be read"):
         read_key(tmp_path / "none")
+
+
+def test_rows_of_several_sources(tmp_path: Path) -> None:
+    """A mask is of the column of each source, which has another name by now; rows are those of a target without it, but for its values."""
+    source = SharedHistory(tmp_path / "landing", 1)
+    source.run(6)
+    masks = read_masks(["public.plain=a:null"])
+    apply_with(LocalEngine(), tmp_path / "landing", tmp_path / "masked", Options(masks=masks))
+    apply_with(LocalEngine(), tmp_path / "landing", tmp_path / "plain")
+    found = []
+    for name in ("masked", "plain"):
+        store = Target(tmp_path / name)
+        version = store.newest("public.plain")
+        assert version is not None
+        root = store.table_root("public.plain")
+        rows = [row for file in version.current for row in current_rows(root, file).to_pylist()]
+        found.append(rows)
+    masked, plain = found
+    assert {row["z_a2"] for row in masked} == {None}
+    assert {row["z_a2"] for row in plain} > {None}
+    spelled = [
+        sorted(repr({**row, "z_a2": None, "gd_raw": None}) for row in rows)
+        for rows in (masked, plain)
+    ]
+    assert spelled[0] == spelled[1]
