@@ -7,6 +7,7 @@ is the same share it, so that a repeated description does not close a file.
 
 import dataclasses
 import json
+import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -25,6 +26,7 @@ from gaussdecode.collect.arrow import (
 )
 from gaussdecode.collect.descriptions import Descriptions
 from gaussdecode.model.columns import (
+    CONTRADICTED,
     DROPPED,
     GONE,
     NO_CATALOG,
@@ -331,6 +333,11 @@ def system_record(table: str, schema: pa.Schema) -> dict[str, Any]:  # Any: JSON
     }
 
 
+_MOMENTS: Final = (0.01, 0.05, 0.25)
+_SECONDS: Final = 10.0
+"""See `Tables._proved`; both arbitrary."""
+
+
 class Tables:
     """Makes a `Landed` for every relation version.
 
@@ -376,6 +383,7 @@ class Tables:
         self._constants: dict[str, dict[int, str]] = {}  # likewise
         self._skip_generated = skip_generated
         self._order = 0
+        self._patient_at = 0.0
         self._current: dict[str, Landed] = {}
 
     def system(self, table: str) -> Landed:
@@ -390,8 +398,7 @@ class Tables:
         names = self._safe_names([column.name for column in relation.columns])
         directory = self._directory_of(relation.namespace, relation.name)
         self.descriptions.note_rows(directory, relation)
-        catalog = self._look_up(relation)
-        placed = self._place(directory, relation, catalog)
+        catalog, placed = self._proved(directory, relation)
         skipped = frozenset[int]()
         if self._skip_generated:
             skipped = generated_columns(relation, catalog, placed.numbers)
@@ -417,6 +424,27 @@ class Tables:
         )
         self._current[directory] = landed
         return landed
+
+    def _proved(self, directory: str, relation: Relation) -> tuple[CatalogTable | None, Placed]:
+        """Ask the catalogue, and again after a moment where it contradicts the stream.
+
+        A commit is sent once it is durable, and seen by others only after that: a table or a column that was made
+        a moment ago may not be there yet. Where waiting did not help, nobody waits for a while: much later
+        than its changes, the catalogue contradicts them for good.
+        """
+        catalog = self._look_up(relation)
+        placed = self._place(directory, relation, catalog)
+        if time.monotonic() < self._patient_at:
+            return catalog, placed
+        for seconds in _MOMENTS:
+            if placed.reason not in (CONTRADICTED, DROPPED, GONE):
+                return catalog, placed
+            time.sleep(seconds)
+            catalog = self._look_up(relation)
+            placed = self._place(directory, relation, catalog)
+        if placed.reason in (CONTRADICTED, DROPPED, GONE):
+            self._patient_at = time.monotonic() + _SECONDS
+        return catalog, placed
 
     def unproved(self, relation: Relation) -> tuple[Landed, dict[str, Any]]:  # Any: JSON
         """Where rows of `relation` would land, by what the stream says alone; and its schema.

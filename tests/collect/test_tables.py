@@ -220,6 +220,41 @@ def test_a_dropped_table_is_told_from_a_catalogue_that_is_away() -> None:
     assert schemas.records[-1]["unknown"] == DROPPED
 
 
+@pytest.mark.parametrize("is_new", [False, True])
+def test_a_commit_that_is_not_seen_yet_is_waited_for(*, is_new: bool) -> None:
+    """It is sent when it is durable, and seen a moment later: a column, or all of the table, is missing at first."""
+    server, schemas = Server("id", "v"), Schemas()
+    server.add("w")
+    asked: list[int] = []
+
+    def look_up(relation: Relation) -> CatalogTable | None:
+        asked.append(1)
+        if len(asked) > 2:
+            return server.look_up(relation)
+        if is_new:
+            return CatalogTable.missing("public", "t")
+        behind = Server("id", "v")
+        return behind.look_up(relation)
+
+    Tables(schemas, "{}.{}".format, list, look_up).find(server.sent())
+    assert (numbers(schemas), len(asked)) == ([1, 2, 3], 3)
+
+
+def test_nobody_waits_again_where_it_did_not_help() -> None:
+    """A stream that is behind may have many tables that are gone: one of them is asked for again, not all."""
+    server, schemas, asked = Server("id"), Schemas(), list[int]()
+
+    def look_up(_: Relation) -> CatalogTable | None:
+        asked.append(1)
+        return CatalogTable.missing("public", "t")
+
+    tables = Tables(schemas, "{}.{}".format, list, look_up)
+    for number in range(20):
+        server.oid = number + 10
+        tables.find(server.sent())
+    assert len(asked) == 20 + 3
+
+
 def test_key_of_full_identity_goes_by_number() -> None:
     """The primary key's column has another name in the catalogue by now."""
     server, schemas = Server("id", "v"), Schemas()
