@@ -129,12 +129,12 @@ def test_load_that_is_killed_at_every_turn_is_exact(
         load = ["spark", "snapshot", str(daemon.config_path), str(target), "--local"]
         apply = ["spark", "apply", str(daemon.root), str(target), "--local"]
         workload.start(50, pause=0.2)
-        killed = command(*load, failpoint="range_read:12")
+        killed = command(*load, failpoint="range_read:18")  # some are left to be finished
         assert killed.returncode == -signal.SIGKILL, killed.stderr
         assert main(apply) == EX_CONFIG
         assert "not all loaded" in capsys.readouterr().err
         database_15.execute(_CHANGES)
-        for step, count in ((Step.RANGE_FINISHED, 2), (Step.MANIFEST_DURABLE, 4),
+        for step, count in ((Step.RANGE_FINISHED, 1), (Step.MANIFEST_DURABLE, 4),
                             (Step.TABLES_LOADED, 1)):  # fmt: skip
             with monkeypatch.context() as patch:
                 kill_at(step, count, patch)
