@@ -223,10 +223,14 @@ class Comparison:
             landing = when_landed(self.root, lsn, self.wait)
             entries = list(landing.entries(database.n, landing.last_n))
             epoch = landing.position(entries[-1]).epoch
+            store = Target(self.target)
+            elsewhere = differences_of(store, database, tables) if store.format == ICEBERG else {}
             since = _Since(landing, entries[1:], (epoch, int(lsn)))
             for table in tables:
                 try:
-                    done[table] = self._compare(source, database, since, table)
+                    done[table] = self._compare(
+                        source, database, since, table, elsewhere.get(table)
+                    )
                 except MovingError as error:
                     moved[table] = str(error)
             held.reach()
@@ -254,8 +258,9 @@ class Comparison:
         return GaussSums(self.config, self.server.address, held)
 
     def _compare(
-        self, source: SourceSums, database: DatabaseVersion, since: _Since, table: str
-    ) -> TableResult:
+        self, source: SourceSums, database: DatabaseVersion, since: _Since, table: str,
+        elsewhere: Sequence[str] | None,
+    ) -> TableResult:  # fmt: skip
         """Compare one table.
 
         Raises:
@@ -263,7 +268,7 @@ class Comparison:
         """
         store = Target(self.target)
         schema = store.schema_at(database, table)
-        why = _why_not(store, database, table)
+        why = _why_not(database, table, elsewhere)
         if why is not None:
             return TableResult(table=schema.title, why_not=why)
         with source.table(*split_title(schema.title)) as here:
@@ -403,15 +408,14 @@ def condition(schema: TableSchema, of: TableResult) -> str | None:
     return f"({names}) IN ({values})"
 
 
-def _why_not(store: Target, database: DatabaseVersion, table: str) -> str | None:
+def _why_not(database: DatabaseVersion, table: str, elsewhere: Sequence[str] | None) -> str | None:
     stop = database.stopped.get(table)
     if stop is not None:
         return f"it stands still at entry {stop['n']}: {stop['why']}"
     if table in database.quarantined:
         return f"it is in quarantine since entry {database.quarantined[table]}"
-    found = differences_of(store, database, table) if store.format == ICEBERG else []
-    if found:
-        return f"in Iceberg {'; '.join(found)}; gaussdecode spark vacuum TARGET sets it right"
+    if elsewhere:
+        return f"in Iceberg {'; '.join(elsewhere)}; gaussdecode spark vacuum TARGET sets it right"
     return None
 
 

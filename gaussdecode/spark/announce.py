@@ -37,11 +37,11 @@ def announce(
     of = published(store, newest, before)
     publish_positions(store, newest, of)
     if store.format == ICEBERG:
-        tables = open_catalog(store.catalog, say)
-        if before is None:
-            tables.check(of_positions(store))
-        for one in (*of, of_positions(store)):
-            tables.publish(one)
+        with open_catalog(store.catalog, say) as tables:
+            if before is None:
+                tables.check(of_positions(store))
+            for one in (*of, of_positions(store)):
+                tables.publish(one)
     elif store.catalog and session is not None:
         from gaussdecode.spark.registered import register
 
@@ -58,37 +58,45 @@ def announce_newest(store: Target) -> None:
     newest = store.database()
     if newest is None:
         return
-    tables = open_catalog(store.catalog)
-    for table, v in newest.tables.items():
-        for one in of_table(store, table, store.log(table).following(v)):
-            tables.publish(one)
+    with open_catalog(store.catalog) as tables:
+        for table, v in newest.tables.items():
+            for one in of_table(store, table, store.log(table).following(v)):
+                tables.publish(one)
 
 
-def differences(store: Target, newest: DatabaseVersion, table: str) -> list[str]:
-    """What the tables of one table are otherwise in a catalog of Iceberg than in a version of the database.
+def differences(
+    store: Target, newest: DatabaseVersion, of: Collection[str]
+) -> dict[str, list[str]]:
+    """What tables are otherwise in a catalog of Iceberg than in a version of the database, by directory.
 
     Raises:
         ConfigError: see `announce`.
         LandingError: see `announce`.
     """
-    tables = open_catalog(store.catalog)
-    found = [
-        (one, tables.difference(one))
-        for one in of_table(store, table, store.log(table).following(newest.tables[table]))
-    ]
-    return [f"{dotted(one.name)} {what}" for one, what in found if what]
+    with open_catalog(store.catalog) as tables:
+        return {
+            table: [
+                f"{dotted(one.name)} {what}"
+                for one in of_table(store, table, store.log(table).following(newest.tables[table]))
+                if (what := tables.difference(one))
+            ]
+            for table in of
+        }
 
 
-def forget_snapshots(store: Target, table: str, alive: Collection[int], cut: float) -> None:
+def forget_snapshots(
+    tables: "IcebergTables", store: Target, table: str, alive: Collection[int], cut: float
+) -> None:
     """Remove a table's snapshots in a catalog of Iceberg that show none of some versions.
 
     Args:
+        tables: the catalog.
         store: the target.
         table: directory.
         alive: versions of its rows that may be read.
         cut: seconds since 1970; younger files of Iceberg's own stay.
     """
-    log, tables = store.log(table), open_catalog(store.catalog)
+    log = store.log(table)
     numbers = [log.numbers(v) for v in alive]
     for one in of_table(store, table, log.following(max(alive)) if alive else {}):
         kept = {of[one.place.name] for of in numbers if one.place.name in of}
@@ -96,7 +104,7 @@ def forget_snapshots(store: Target, table: str, alive: Collection[int], cut: flo
 
 
 def open_catalog(pattern: str, say: Say = lambda _: None) -> "IcebergTables":
-    """Open the catalog that a pattern of names begins with.
+    """Open the catalog that a pattern of names begins with; a context, as its connections have to be closed.
 
     Raises:
         ConfigError: there is none, or pyiceberg is missing.

@@ -123,7 +123,7 @@ def open_target(engine: Engine, target: Given, landing: Landing, options: Option
     if options.format not in (None, *FORMATS):
         raise ConfigError(f"format {options.format!r} is not one of {', '.join(FORMATS)}")
     if not (place_of(target) / "target.json").exists():  # of others `make_run` looks
-        _check_catalog(engine, options.format == ICEBERG, options.catalog, options)
+        _check_catalog(engine, options.format == ICEBERG, options.catalog, options, is_new=True)
     return Target.create(target, landing, options.format, options.catalog, options.hides)
 
 
@@ -135,11 +135,14 @@ def make_run(
     Raises:
         ConfigError: this session cannot write it.
     """
-    _check_catalog(engine, store.format == ICEBERG, store.catalog or None, options)
+    # A catalog of Iceberg is asked only where there is something to tell it.
+    _check_catalog(engine, store.format == ICEBERG, store.catalog or None, options, is_new=False)
     return Run(engine, landing, store, options, progress)
 
 
-def _check_catalog(engine: Engine, is_iceberg: bool, catalog: str | None, options: Options) -> None:
+def _check_catalog(
+    engine: Engine, is_iceberg: bool, catalog: str | None, options: Options, *, is_new: bool
+) -> None:
     """Refuse what cannot work before anything is made for it."""
     if is_iceberg and not catalog:
         raise ConfigError(
@@ -158,7 +161,9 @@ def _check_catalog(engine: Engine, is_iceberg: bool, catalog: str | None, option
         return
     pattern = full_pattern(catalog)
     if is_iceberg:
-        open_catalog(pattern)
+        if is_new:
+            with open_catalog(pattern):
+                pass
     elif not isinstance(engine, SparkEngine):
         raise ConfigError("names in a catalog of Spark need Spark: leave out --local, or --catalog")
     else:

@@ -13,7 +13,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.conversions import to_bytes
@@ -140,6 +140,14 @@ class IcebergTables:
             ) from None
         except Exception as error:  # noqa: BLE001 - each kind of catalog has errors of its own
             raise CatalogError(f"catalog {catalog} cannot be opened ({_said(error)})") from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        """Close its connections."""
+        with contextlib.suppress(Exception):  # nothing is left to be done in it
+            self._catalog.close()
 
     # --- making snapshots --------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ closed intervals, which are the history.
 """
 
 import collections
+import contextlib
 import dataclasses
 import datetime as dt
 import functools
@@ -20,7 +21,12 @@ import pyarrow as pa
 from gaussdecode.errors import ConfigError, LandingError
 from gaussdecode.model.exposition import label_value
 from gaussdecode.spark import tasks
-from gaussdecode.spark.announce import announce, announce_newest, forget_snapshots
+from gaussdecode.spark.announce import (
+    announce,
+    announce_newest,
+    forget_snapshots,
+    open_catalog,
+)
 from gaussdecode.spark.bucket import gather, merge_bucket, replaced
 from gaussdecode.spark.datatests import Failed
 from gaussdecode.spark.deltalog import LOG
@@ -377,16 +383,18 @@ def vacuum(target: Given, *, older_than_seconds: float = 7 * DAY) -> Vacuumed:
             f"{store.root}: on a store nobody knows who is at work, so what is younger than an hour stays; "
             f"give at least {_SHARED_SECONDS / DAY:.3f} days"
         )
-    with store.locked():
-        cut = time.time() - older_than_seconds
+    with contextlib.ExitStack() as held:
+        held.enter_context(store.locked())
+        cut, catalog = time.time() - older_than_seconds, None
         if store.format == ICEBERG:
             announce_newest(store)  # or it would name files that go
+            catalog = held.enter_context(open_catalog(store.catalog))
         removed, kept = _forget_database(store, cut)
         files, size = _remove_unfinished(store, cut), 0
         for table in store.tables():
             alive = _alive(store, table, kept.get(table, set()), cut)
-            if store.format == ICEBERG:
-                forget_snapshots(store, table, alive, cut)
+            if catalog is not None:
+                forget_snapshots(catalog, store, table, alive, cut)
             forgotten, named = store.log(table).forget(alive)
             reach(Step.FILES_REMOVED)
             removed += forgotten

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from gaussdecode.demo.java import provide_java
 from gaussdecode.spark.engine import DRIVER_BYTES
 from gaussdecode.spark.formats import DELTA, settings
+from gaussdecode.spark.store import DatabaseVersion, Target
 from kit.history import Column, History, Snapshot, Table, canon
 from kit.jars import RELEASES, jars
 
@@ -69,6 +70,20 @@ def rows_of(frame: DataFrame, state: Snapshot) -> list[tuple[Any, ...]]:
     """Rows of a frame as a state has them."""
     table = frame.select(*[f"`{name}`" for name in state.names]).toArrow()
     return canon([tuple(row.values()) for row in table.to_pylist()])
+
+
+def each_version(
+    source: History, store: Target
+) -> Iterator[tuple[DatabaseVersion, Table, Snapshot]]:
+    """Tables of each version of the database, and the source's rows then."""
+    for k in store.database_versions():
+        database = store.database(k)
+        assert database is not None
+        for table in source.tables:
+            states = source.states[table.name]
+            ends = [at for at in states if at <= source.ends[database.n]]
+            if ends and table.directory in database.tables:
+                yield database, table, states[max(ends)]
 
 
 def last_state(source: History, table: Table) -> Snapshot | None:

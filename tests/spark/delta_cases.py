@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from kit.history import Column, History, Table, canon
-from kit.lakes import last_state, live, rows_of, small, small_spark
+from kit.lakes import each_version, last_state, live, rows_of, small, small_spark
 from pyspark.sql import SparkSession
 
 from gaussdecode.errors import ConfigError, LandingError
@@ -47,20 +47,13 @@ def test_every_version_is_the_source_s(
         source.run(rng.randint(1, 3))
         apply_with(LocalEngine(), tmp_path / "landing", tmp_path / "target", made)
     store, checked, vectors = Target(tmp_path / "target"), 0, 0
-    for k in store.database_versions():
-        database = store.database(k)
-        assert database is not None
-        for table in source.tables:
-            states = source.states[table.name]
-            ends = [at for at in states if at <= source.ends[database.n]]
-            if not ends or table.directory not in database.tables:
-                continue
-            version, state = database.tables[table.directory], states[max(ends)]
-            rows = spark.sql(f"SELECT * FROM {path_of(tmp_path, table)} VERSION AS OF {version}")
-            assert rows_of(rows, state) == state.rows, (table.name, database.n)
-            files = store.version(table.directory, version).current
-            vectors += sum(bool(file.deletes) for file in files)
-            checked += 1
+    for database, table, state in each_version(source, store):
+        version = database.tables[table.directory]
+        rows = spark.sql(f"SELECT * FROM {path_of(tmp_path, table)} VERSION AS OF {version}")
+        assert rows_of(rows, state) == state.rows, (table.name, database.n)
+        files = store.version(table.directory, version).current
+        vectors += sum(bool(file.deletes) for file in files)
+        checked += 1
     assert checked > 8
     assert bool(vectors) == made.vectors
 

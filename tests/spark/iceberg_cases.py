@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from kit.history import History, Table
 from kit.icebergcatalog import configure
-from kit.lakes import last_state, live, rows_of, small, small_spark
+from kit.lakes import each_version, last_state, live, rows_of, small, small_spark
 from kit.postgres import Database
 from psycopg.conninfo import conninfo_to_dict
 from pyspark.sql import DataFrame, SparkSession
@@ -61,23 +61,16 @@ def test_every_version_is_the_source_s(reader: SparkSession, tmp_path: Path) -> 
         source.run(rng.randint(1, 3))
         apply_with(LocalEngine(), tmp_path / "landing", tmp_path / "target", MADE)
     store = Target(tmp_path / "target")
-    for k in store.database_versions():
-        database = store.database(k)
-        assert database is not None
-        for table in source.tables:
-            states = source.states[table.name]
-            ends = [at for at in states if at <= source.ends[database.n]]
-            name = f"lake.cdc.public_{table.name}"
-            if not ends or table.directory not in database.tables:
-                continue
-            tag, state = f"v{database.tables[table.directory]}", states[max(ends)]
-            refs = {row["name"] for row in reader.sql(f"SELECT name FROM {name}.refs").collect()}
-            if tag in refs:  # where a name means another column now, there is no older one
-                rows = reader.sql(f"SELECT * FROM {name} VERSION AS OF '{tag}'")
-                assert rows_of(rows, state) == state.rows, (table.name, database.n)
-                checked += 1
-            else:
-                assert k != store.database_versions()[-1]
+    for database, table, state in each_version(source, store):
+        name = f"lake.cdc.public_{table.name}"
+        tag = f"v{database.tables[table.directory]}"
+        refs = {row["name"] for row in reader.sql(f"SELECT name FROM {name}.refs").collect()}
+        if tag in refs:  # where a name means another column now, there is no older one
+            rows = reader.sql(f"SELECT * FROM {name} VERSION AS OF '{tag}'")
+            assert rows_of(rows, state) == state.rows, (table.name, database.n)
+            checked += 1
+        else:
+            assert database.k != store.database_versions()[-1]
     assert checked > 8
     last = store.database()
     assert last is not None

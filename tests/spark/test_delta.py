@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from kit.history import Column, History, Table, canon
+from kit.lakes import each_version
 from kit.postgres import Database
 from kit.s3 import ENVIRONMENT, S3
 
@@ -72,20 +73,12 @@ def test_every_version_is_the_source_s(seed: int, tmp_path: Path) -> None:
         [by_polars, *([] if with_vectors else [by_delta_rs])],
     )
     checked = 0
-    for k in store.database_versions():
-        database = store.database(k)
-        assert database is not None
-        for table in source.tables:
-            states = source.states[table.name]
-            ends = [at for at in states if at <= source.ends[database.n]]
-            if not ends or table.directory not in database.tables:
-                continue
-            state = states[max(ends)]
-            for read in readers:
-                rows = read(place(tmp_path, table), database.tables[table.directory])
-                found = canon([tuple(row[name] for name in state.names) for row in rows])
-                assert found == state.rows, (table.name, database.n)
-                checked += 1
+    for database, table, state in each_version(source, store):
+        for read in readers:
+            rows = read(place(tmp_path, table), database.tables[table.directory])
+            found = canon([tuple(row[name] for name in state.names) for row in rows])
+            assert found == state.rows, (table.name, database.n)
+            checked += 1
     assert checked > 12
 
 
