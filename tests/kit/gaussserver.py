@@ -234,6 +234,7 @@ class GaussServer:
         self._cut_after: int | None = None
         self._sessions: set[Session] = set()
         self._listeners: list[socket.socket] = []
+        self._acceptors: list[threading.Thread] = []
         self._threads: list[threading.Thread] = []
 
     @staticmethod
@@ -253,7 +254,7 @@ class GaussServer:
             self._listeners.append(listener)
             thread = threading.Thread(target=self._accept, args=(listener, is_ha), daemon=True)
             thread.start()
-            self._threads.append(thread)
+            self._acceptors.append(thread)
         return self
 
     def _pair(self) -> tuple[socket.socket, socket.socket]:
@@ -288,7 +289,7 @@ class GaussServer:
         self.is_stopping = True
         self._close_listeners()
         self.end_idle()
-        self._join()
+        self._join(self._threads)
         with self.lock:
             for slot in self.slots.values():
                 slot.save()
@@ -298,7 +299,7 @@ class GaussServer:
         """End at once: connections are reset, slots go back to what is on disk."""
         self._close_listeners()
         self.reset_connections()
-        self._join()
+        self._join(self._threads)
         with self.lock:
             for slot in self.slots.values():
                 slot.load()
@@ -309,14 +310,17 @@ class GaussServer:
                 listener.shutdown(socket.SHUT_RDWR)
             listener.close()
         self._listeners.clear()
+        # A connection that is being accepted now must be among the sessions that are ended next.
+        self._join(self._acceptors)
 
-    def _join(self) -> None:
+    @staticmethod
+    def _join(threads: list[threading.Thread]) -> None:
         me = threading.current_thread()
-        for thread in self._threads:
+        for thread in threads:
             if thread is not me:
                 thread.join(30)
                 assert not thread.is_alive(), "a thread of the simulator does not end"
-        self._threads.clear()
+        threads.clear()
 
     def __enter__(self) -> Self:
         """Start."""

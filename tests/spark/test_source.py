@@ -96,7 +96,7 @@ def read(spark: SparkSession, root: Path | str, **options: str) -> list[dict[str
 
 
 def read_here(root: Path | str, **options: str) -> list[dict[str, Any]]:
-    """The same without Spark's processes."""
+    """The same without Spark's processes; a schema that is text needs a session (`spark`)."""
     source = GaussDecodeSource({"path": str(root), **options})
     schema = source.schema()
     wanted = T.StructType.fromDDL(schema) if isinstance(schema, str) else schema
@@ -216,6 +216,7 @@ def test_a_copy_that_went_on_by_itself_stops_the_stream(
         stream.run(path=str(tmp_path / "copy"))
 
 
+@pytest.mark.usefixtures("spark")
 def test_numbers_may_say_which_landing_they_are_of(tmp_path: Path) -> None:
     """As options too; what was kept of another landing is refused."""
     root = tmp_path / "landing"
