@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from gaussdecode.errors import ConfigError
+from gaussdecode.errors import ConfigError, MirrorError
 from gaussdecode.model.words import counted
 from gaussdecode.spark import moves, tasks
 from gaussdecode.spark.announce import announce
@@ -198,7 +198,7 @@ class Run:
         self.summary = Summary(at, at, landing.last_n, landing_id=landing.landing_id)
         self.tests = by_directory(options.tests or {}, landing.find_table)
         self.chosen_layouts = layouts_by_directory(options.layouts or {}, landing.find_table)
-        self.touched: set[str] = set()
+        self.touched: dict[str, int] = {}  # by table, the first version that this run may make
         self.stopped: dict[str, Stop] = {}
         self.unmoved: set[str] = set()
 
@@ -566,7 +566,7 @@ class Run:
             work.buckets = self.options.buckets or wanted
         else:
             work.buckets = held
-        self.touched.add(table)
+        self.touched[table] = 0 if version is None else version.v + 1
         return work
 
     def _choose_layout(self, work: Work) -> None:
@@ -853,7 +853,12 @@ class Run:
         )
         said = comment(work.schema, self.landing)
         vectors = self._with_vectors()
-        self.store.commit_table(work.table, version, comment=said, with_vectors=vectors)
+        try:
+            self.store.commit_table(work.table, version, comment=said, with_vectors=vectors)
+        except MirrorError:
+            # No answer came: the store may have the commit, or still make it, so its files stay.
+            del self.touched[work.table]
+            raise
         self.summary.tables += 1
         rows = version.rows
         self.progress(
@@ -951,9 +956,12 @@ class Run:
 
     def _sweep(self) -> None:
         """Remove what this run wrote and no version names; what stays is for vacuum."""
-        for table in self.touched:
-            root = self.store.table_root(table)
-            named = self.store.log(table).paths()
+        for table, first in self.touched.items():
+            log, root = self.store.log(table), self.store.table_root(table)
+            named = log.paths()
+            # On a store another run may have gone on: what it took away again, our version still names.
+            for v in (v for v in log.versions() if v >= first):
+                named |= log.version(v).paths
             for folder in FOLDERS:
                 for path in (f"{folder}/{file.path}" for file in files_below(root / folder)):
                     if self.token in path and path not in named:

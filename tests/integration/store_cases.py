@@ -17,6 +17,8 @@ from pathlib import Path
 import pytest
 from kit.commands import Result, Run
 from kit.daemon import Daemon
+from kit.history import History
+from kit.killing import OPTIONS, Places, content, kill_and_run_again, started
 from kit.postgres import Database
 from kit.s3 import unused_endpoint
 from kit.stores import SERVERS, Server, prefix
@@ -26,6 +28,9 @@ from gaussdecode.cli import main
 from gaussdecode.demo.java import provide_java
 from gaussdecode.errors import MirrorError, MirrorRefusedError
 from gaussdecode.objects.store import Store, open_store
+from gaussdecode.spark.apply import apply_with
+from gaussdecode.spark.engine import LocalEngine
+from gaussdecode.spark.failpoint import Step
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(900)]
 _WRITERS, _ROUNDS = 8, 20
@@ -139,6 +144,29 @@ def test_refusals(server: Server) -> None:
         open_store(nobody).get("a")
     assert not isinstance(caught.value, MirrorRefusedError)
     assert not any(value in str(caught.value) for value in server.secrets.values())
+
+
+def test_two_applies_at_once_and_kills(server: Server, tmp_path: Path) -> None:
+    """A target there: killed between files and commit and run again; two at once, one of which may fail."""
+    landing, whole = tmp_path / "landing", tmp_path / "whole"
+    history = History(landing, 53)
+    history.run(7)
+    apply_with(LocalEngine(), landing, whole, OPTIONS)
+    for point in (Step.FILES_DURABLE, f"{Step.MANIFEST_WRITTEN}:2", f"{Step.MANIFEST_LINKED}:2"):
+        kill_and_run_again(point, Places(str(landing), server.url(prefix())), whole)
+    places = Places(str(landing), server.url(prefix()))
+    apply_with(LocalEngine(), *places, OPTIONS)
+    failed = 0
+    for _ in range(6):
+        history.run(2)
+        apply_with(LocalEngine(), landing, whole, OPTIONS)
+        both = [started(places), started(places)]
+        ends = [(of.communicate(), of.returncode) for of in both]
+        assert {status for _, status in ends} <= {os.EX_OK, os.EX_IOERR}, ends
+        assert os.EX_OK in {status for _, status in ends}, ends
+        failed += sum(status != os.EX_OK for _, status in ends)
+        assert content(places.target) == content(whole)
+    assert failed, "they never met"
 
 
 def wait_shipped(daemon: Daemon, store: "Store[object]") -> None:

@@ -1,26 +1,25 @@
 """Apply killed at every step of an entry, then run again: the same result."""
 
-import os
-import signal
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import pytest
-from kit.history import History, canon
+from kit.history import History
+from kit.killing import OPTIONS, Places, content, kill_and_run_again, unnamed
 from kit.s3 import S3
 
-from gaussdecode.errors import ConfigError, LandingError
-from gaussdecode.spark.apply import Options, apply_with
+from gaussdecode.errors import ConfigError, LandingError, MirrorError
+from gaussdecode.spark import durable
+from gaussdecode.spark.apply import apply_with
 from gaussdecode.spark.engine import LocalEngine
-from gaussdecode.spark.failpoint import VARIABLE, Step
+from gaussdecode.spark.failpoint import Step
 from gaussdecode.spark.landing import Landing, Point
-from gaussdecode.spark.place import Given
-from gaussdecode.spark.spread import Sizes
+from gaussdecode.spark.place import ObjectPath, put_new
+from gaussdecode.spark.statefile import CURRENT
 from gaussdecode.spark.store import Target
+from gaussdecode.spark.tablelog import TableLog
 from gaussdecode.spark.upkeep import vacuum
-from gaussdecode.spark.vectors import current_rows
 
 pytestmark = pytest.mark.crash
 
@@ -38,10 +37,6 @@ POINTS = [
 AT_URL = (Step.FILES_DURABLE, f"{Step.MANIFEST_WRITTEN}:2", f"{Step.MANIFEST_LINKED}:2")
 
 
-BESIDE = Sizes(small_bucket=0, share=1000.0)
-OPTIONS = Options(history=True, vectors=True, changelog="gd_commit_date", buckets=2, sizes=BESIDE)
-
-
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> tuple[History, Path]:
     """A landing to apply in two steps, and what comes out undisturbed."""
@@ -53,37 +48,11 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> tuple[History, Path]:
     return history, root
 
 
-class Places(NamedTuple):
-    """A landing, and a place for a target."""
-
-    landing: str
-    target: str
-
-
 @pytest.fixture
 def at_url(source: tuple[History, Path], s3: S3) -> Places:
     """The landing of `source` in a bucket, and room for a target."""
     bucket = s3.bucket()
     return Places(s3.keep(source[1] / "landing", bucket, "landing"), s3.url(bucket, "a b/tables"))
-
-
-def content(target: Given) -> dict[str, list[str]]:
-    """All rows of the newest versions the database names, by table and kind."""
-    store = Target(target)
-    database = store.database()
-    assert database is not None
-    found = {"n": [str(database.n)]}
-    for table, v in database.tables.items():
-        version = store.version(table, v)
-        names = store.schema(table, version.schema_id).names
-        for kind in ("current", "closed", "changelog"):
-            rows = [
-                tuple(row.get(name) for name in (*names, "gd_lsn", "gd_seq", "gd_n", "gd_to_n"))
-                for file in getattr(version, kind)
-                for row in current_rows(store.table_root(table), file).to_pylist()
-            ]
-            found[f"{table} {kind}"] = [repr(row) for row in canon(rows)]
-    return found
 
 
 @pytest.mark.parametrize("point", POINTS)
@@ -117,42 +86,6 @@ def test_killed_apply_on_a_store(
     assert content(at_url.target) == whole
 
 
-def kill_and_run_again(point: str, places: Places, whole: Path) -> None:
-    """Kill the second apply, look, and apply again."""
-    landing, target = places
-    apply_with(LocalEngine(), landing, target, OPTIONS, to=Point(n=2))
-    before = content(target)
-    ended = subprocess.run(
-        [sys.executable, "-m", "gaussdecode", "spark", "apply", landing, target, "--local"],
-        env={**os.environ, VARIABLE: point}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert ended.returncode == -signal.SIGKILL, ended.stderr
-    assert content(target) in (before, content_of(landing, target))
-    apply_with(LocalEngine(), landing, target, OPTIONS)
-    assert content(target) == content(whole)
-
-
-def content_of(landing: Given, target: Given) -> dict[str, list[str]]:
-    """What the target holds, if it is at the end of the log; else nothing."""
-    found = content(target)
-    return found if found["n"] == [str(Landing(landing).last_n)] else {}
-
-
-def unnamed(target: Given) -> set[str]:
-    """Files that no version names."""
-    store = Target(target)
-    found, named = set(), set()
-    kept = [store.database(k) for k in store.database_versions()]
-    for table in store.tables():
-        log = store.log(table)
-        versions = {of.tables[table] for of in kept if of is not None and table in of.tables}
-        paths = log.paths().union(*(log.version(v).paths for v in versions))
-        named |= {f"{table}/{path}" for path in paths}
-        found |= {f"{table}/{file.path}" for file in log.files()}
-    assert named <= found
-    return found - named
-
-
 def test_two_writers_one_fails(source: tuple[History, Path], tmp_path: Path) -> None:
     """While one applies, another is refused and changes nothing."""
     _, root = source
@@ -180,6 +113,56 @@ def test_overtaken_writer_fails(at_url: Places, monkeypatch: pytest.MonkeyPatch)
         apply_with(LocalEngine(), landing, target, OPTIONS)
     assert unnamed(target) == set()
     assert content(target)["n"] == [str(Landing(landing).last_n)]
+
+
+def test_two_writers_that_both_get_far_lose_no_file(
+    at_url: Places, source: tuple[History, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The slower one takes files of the other out of a history, before it finds its number taken."""
+    landing, target = at_url
+    apply_with(LocalEngine(), landing, target, OPTIONS, to=Point(n=2))
+    real = TableLog._commit
+    waiting: list[Callable[[], int]] = []
+    made: list[int] = []
+
+    def commit(self: TableLog, folder: str, *args: Any, **words: Any) -> int:  # Any: as given
+        if folder == CURRENT and self._root.name == "public.bag" and not waiting:
+            waiting.append(lambda: real(self, folder, *args, **words))
+            with pytest.raises(LandingError, match="another writer"):
+                apply_with(LocalEngine(), landing, target, OPTIONS)
+            return made[0]
+        if folder == CURRENT and self._root.name == "public.bag" and not made:
+            made.append(waiting[0]())
+        return real(self, folder, *args, **words)
+
+    monkeypatch.setattr(TableLog, "_commit", commit)
+    apply_with(LocalEngine(), landing, target, OPTIONS)
+    assert made
+    assert content(target) == content(source[1] / "whole")
+
+
+def test_commit_without_an_answer_keeps_its_files(
+    at_url: Places, source: tuple[History, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store that did not answer may make the commit later: the files it names are still there."""
+    landing, target = at_url
+    apply_with(LocalEngine(), landing, target, OPTIONS, to=Point(n=2))
+    late: list[tuple[ObjectPath, bytes]] = []
+
+    def lost(place: ObjectPath, content: bytes) -> bool:
+        if "public.full_key/current/_delta_log" in str(place):
+            late.append((place, content))
+            raise MirrorError("no answer")
+        return put_new(place, content)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(durable, "put_new", lost)
+        with pytest.raises(MirrorError, match="no answer"):
+            apply_with(LocalEngine(), landing, target, OPTIONS)
+    for place, body in late:
+        assert put_new(place, body)
+    apply_with(LocalEngine(), landing, target, OPTIONS)
+    assert content(target) == content(source[1] / "whole")
 
 
 def test_another_landing_is_refused(source: tuple[History, Path], tmp_path: Path) -> None:
