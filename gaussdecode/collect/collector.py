@@ -24,7 +24,6 @@ from gaussdecode.collect.arrow import MESSAGES, TRANSACTIONS, Rows, system_rows,
 from gaussdecode.collect.descriptions import Descriptions
 from gaussdecode.collect.gate import Gate
 from gaussdecode.collect.resent import Resent
-from gaussdecode.collect.shown import Showing, Shown
 from gaussdecode.collect.spool import BoundedSpool, NoRoomError, Spool
 from gaussdecode.collect.suspects import STOPPED, Settle, Suspects, nobody_tells, refusal
 from gaussdecode.collect.tables import Landed, Packed, Tables
@@ -136,9 +135,6 @@ class CatalogWatch(Protocol):
         """They are in the log."""
 
 
-Show = Callable[[Any, Callable[[Shown], None]], str | None]  # Any: see `Showing`
-
-
 class Kept(Protocol):
     """What the collector needs of ``land.prepared.KeptTransaction``."""
 
@@ -150,9 +146,7 @@ class Kept(Protocol):
 class PreparedWriter(Protocol):
     """What it needs of ``land.prepared.PreparedFiles``."""
 
-    def write(
-        self, facts: Mapping[str, Any], batches: Iterable[memoryview], show: Show
-    ) -> Kept:  # Any: JSON
+    def write(self, facts: Mapping[str, Any], batches: Iterable[memoryview]) -> Kept:  # Any: JSON
         """Write a prepared transaction, durable when this returns.
 
         `show` is called with what was kept, and gives its rows for readers.
@@ -925,7 +919,7 @@ class Collector:
             raise SequenceError(
                 f"transaction {fresh[0]} was prepared, and this source was not asked for such"
             )
-        kept = [self._prepared.writer.write(*self.assembler.dump(xid), self._show) for xid in fresh]
+        kept = [self._prepared.writer.write(*self.assembler.dump(xid)) for xid in fresh]
         records = [prepared_record(one.file) for one in kept]
         self._writer.note(
             EntryRequest(
@@ -935,24 +929,6 @@ class Collector:
         for one in kept:
             self.assembler.keep(one)
         self._on_round()
-
-    def _show(self, kept: Any, put: Callable[[Shown], None]) -> str | None:  # Any: see `Showing`
-        """Give the rows of a prepared transaction for readers; why not, where that cannot be.
-
-        It is no reason to stop: nobody needs them, and it may be rolled back.
-        """
-        if kept.origin is not None and self._settings.only_local:
-            return None
-
-        def taken(part: Shown) -> None:
-            put(part)
-            self._on_round()
-
-        try:
-            Showing(self._tables, self._settings, taken).show(kept)
-        except (RowError, *OF_A_TABLE) as error:  # what it says may hold a value
-            return f"a row cannot be written ({type(error).__name__})"
-        return None
 
     def _look_at_catalog(self) -> None:
         """Say first what the stream does not show of the tables of the next entry.

@@ -260,11 +260,6 @@ def _query_arguments(parser: argparse.ArgumentParser) -> None:
         help="tables go by schema.name, or name; what is beside one by NAME_history, NAME_changelog",
     )
     parser.add_argument("--root", type=place, help="of the landing; to travel by time or CSN")
-    parser.add_argument(
-        "--read-uncommitted", action="store_true",
-        help="NAME_prepared is changes of transactions that are prepared and may never be committed; "
-        "with --root",
-    )  # fmt: skip
     parser.add_argument("--limit", type=count, default=_ROWS, metavar="ROWS")
     parser.add_argument("--json", action="store_true", help="print one object per row")
     _session_arguments(parser)
@@ -622,10 +617,7 @@ def _answer(session: "SparkSession", args: argparse.Namespace) -> int:
 
     from gaussdecode.spark.views import ask, refusal
 
-    frame = ask(
-        session, args.target, args.sql, at=_point(args), root=args.root,
-        read_uncommitted=args.read_uncommitted,
-    )  # fmt: skip
+    frame = ask(session, args.target, args.sql, at=_point(args), root=args.root)
     try:
         rows = frame.limit(args.limit + 1).collect()
     except PySparkException as error:

@@ -6,25 +6,20 @@ each transaction that an entry's position would pass while it is prepared, named
 ``prepared`` before that entry. The entry that holds the end of the transaction, whatever
 it was, names the file as ended; then it goes, here and in the mirror.
 
-A file is the batches of the transaction as the decoders made them, then its rows once more for
-readers, then a sealed JSON object (what is known of the transaction, the descriptions of its tables,
-size and CRC-32 of each batch, where the rows for readers are), then its size in 8 bytes,
-little-endian. The batches are of the very layout of the program that wrote them, which the object
-names: they are the program's own, and no reader's. The rows are Arrow IPC streams, of one table and
-one description each, and only readers use them: what lands is made of the batches.
+A file is the batches of the transaction as the decoders made them, then a sealed JSON object (what
+is known of the transaction, the descriptions of its tables, size and CRC-32 of each batch), then the
+size of this object in 8 bytes, little-endian. The batches have the layout of the program that wrote
+them, which the object names: no reader of the landing can use them.
 """
 
 import base64
 import dataclasses
-import io
 import os
 import secrets
 import struct
 import zlib
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, BinaryIO, Final, Protocol
-
-import pyarrow as pa
+from collections.abc import Iterable, Mapping
+from typing import Any, BinaryIO, Final
 
 from gaussdecode.errors import LandingError
 from gaussdecode.land.commitlog import CommitLog
@@ -37,34 +32,7 @@ from gaussdecode.model.seal import canonical_json, read_sealed, sealed
 
 _VERSION: Final = 1
 _SIZE: Final = struct.Struct("<Q")
-_OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="zstd")
 Facts = Mapping[str, Any]  # Any: of `collect._assembler.Assembler.dump`
-
-
-class ShownRows(Protocol):
-    """What is needed of ``collect.shown.Shown``."""
-
-    @property
-    def table(self) -> str:
-        """Directory."""
-
-    @property
-    def schema(self) -> Mapping[str, Any]:  # Any: JSON
-        """As of a schema file."""
-
-    @property
-    def rows(self) -> pa.Table:
-        """In order."""
-
-
-Show = Callable[["KeptTransaction", Callable[[ShownRows], None]], str | None]
-"""Gives the rows of what was kept to a function; why not, where that cannot be."""
-
-
-def show_nothing(kept: "KeptTransaction", put: Callable[[ShownRows], None]) -> str | None:
-    """Have no rows for readers."""
-    del kept, put
-    return "nobody made them"
 
 
 @dataclasses.dataclass(slots=True)
@@ -143,9 +111,7 @@ class PreparedFiles:
         self._layout = layout
         self._readable = (layout, *older)
 
-    def write(
-        self, facts: Facts, batches: Iterable[memoryview], show: Show = show_nothing
-    ) -> KeptTransaction:
+    def write(self, facts: Facts, batches: Iterable[memoryview]) -> KeptTransaction:
         """Write a transaction; durable, under its name, when this returns.
 
         No entry names it yet. A crash leaves it to the next start, which removes it.
@@ -163,13 +129,7 @@ class PreparedFiles:
                 places.append((sink.size, batch.nbytes))
                 sink.write(batch)
             sink.drain()
-            shown = _Parts(sink)
-            why = show(
-                _kept(_named(sink.path, sink, "", facts), facts, places, checks, disk), shown.put
-            )
-            record = _trailer(facts, places, checks, self._layout)
-            record |= {"shown": [] if why else shown.record(), "unshown": why}
-            trailer = sealed(canonical_json(record))
+            trailer = sealed(canonical_json(_trailer(facts, places, checks, self._layout)))
             sink.write(trailer + _SIZE.pack(len(trailer)))
             checksum = sink.finish()
         except BaseException:
@@ -210,45 +170,6 @@ class PreparedFiles:
             )
         facts = _facts(record)
         return _kept(file, facts, record["places"], dict(map(tuple, record["checks"])), disk)
-
-
-class _Summed(io.RawIOBase):
-    """A part of a file that pyarrow writes a stream to; knows the CRC-32 of what was written."""
-
-    def __init__(self, sink: Sink) -> None:
-        super().__init__()
-        self._sink = sink
-        self.check = 0
-
-    def writable(self) -> bool:
-        """Say yes, for pyarrow."""
-        return True
-
-    def write(self, data: bytes | memoryview) -> int:  # type: ignore[override]  # pyarrow gives only these
-        """Append all of `data`."""
-        self.check = zlib.crc32(data, self.check)
-        return self._sink.write(data)
-
-
-class _Parts:
-    """Rows for readers, in the order in which they are given."""
-
-    def __init__(self, sink: Sink) -> None:
-        self._sink = sink
-        self._found: dict[bytes, dict[str, Any]] = {}  # Any: JSON
-
-    def put(self, shown: ShownRows) -> None:
-        """Write rows of one table."""
-        start, out = self._sink.size, _Summed(self._sink)
-        with pa.ipc.new_stream(out, shown.rows.schema, options=_OPTIONS) as stream:
-            stream.write_table(shown.rows)
-        facts = {"table": shown.table, "schema": shown.schema}
-        of = self._found.setdefault(canonical_json(facts), {**facts, "parts": []})
-        of["parts"].append([start, self._sink.size - start, shown.rows.num_rows, out.check])
-
-    def record(self) -> list[dict[str, Any]]:  # Any: JSON
-        """Where they are."""
-        return list(self._found.values())
 
 
 def _named(path: str, sink: Sink, checksum: str, facts: Facts) -> PreparedFile:

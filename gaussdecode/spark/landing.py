@@ -26,7 +26,7 @@ from gaussdecode.model.entry import (
     CommitEntry,
     parse_checkpoint,
 )
-from gaussdecode.model.landing import EntryKind, PreparedFile, SourcePosition
+from gaussdecode.model.landing import EntryKind, SourcePosition
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.seal import NewerFormatError, check_version
 from gaussdecode.model.title import table_title
@@ -285,29 +285,6 @@ class Landing:
                 f"{self.root} is of several sources ({', '.join(self.sources)}), and {what} is of one: ask "
                 f"by {'CSN, ' if self.is_by_csn else ''}entry or time"
             )
-
-    def prepared_at(self, n: int) -> dict[str, PreparedFile]:
-        """Files of transactions that are prepared at an entry and have not ended, by path.
-
-        Raises:
-            ConfigError: the log does not reach back to where that is told.
-        """
-        held = [one for one in self._checkpoints() if one[1] <= n]
-        waiting: dict[str, PreparedFile] = {}
-        start = self.first_n
-        if held:
-            _, last, path = held[-1]
-            waiting, start = dict(_header(self.root / path).prepared), last + 1
-        elif start:
-            raise ConfigError(
-                f"{self.root}: the log begins with entry {start}, and what was prepared at entry {n} is "
-                "told before; read a later point"
-            )
-        for entry in self.entries(start, n):
-            waiting.update((file.path, file) for file in entry.prepared)
-            for path in entry.ended:
-                waiting.pop(path, None)
-        return waiting
 
     # --- travelling ------------------------------------------------------------------------
 

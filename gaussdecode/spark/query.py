@@ -139,14 +139,8 @@ def _no_such_point(store: Target, table: str, n: int, version: TableVersion) -> 
     )
 
 
-def _resolve(store: Target, at: Point, root: Given | None) -> int:
-    """Find the entry that a point means, with the landing's log where it is needed."""
-    _check_same(store, at, root)
-    return at.n if at.n is not None else _landing(root).resolve(at)
-
-
 def _reach(store: Target, at: Point, root: Given | None) -> Reach:
-    """The same with a part of the last entry."""
+    """Find what a point has, with the landing's log where that is needed."""
     _check_same(store, at, root)
     return Reach(at.n) if at.n is not None else _landing(root).reach(at)
 
@@ -167,19 +161,6 @@ def _landing(root: Given | None) -> Landing:
     if root is None:
         raise ConfigError("to travel by LSN, CSN or time, give the root of the landing too")
     return Landing(root)
-
-
-def shown_entry(target: Given, at: Point, root: Given) -> int:
-    """Number of the entry that a target is shown at.
-
-    Raises:
-        ConfigError: nothing was applied yet, or there is no such point, or it is another landing.
-    """
-    store = Target(target)
-    if at != Point():
-        return _resolve(store, at, root)
-    _check_same(store, at, root)
-    return _newest(store).n
 
 
 def history(

@@ -41,7 +41,6 @@ def changes(
     from_: int | Point | None = None,
     to: int | Point | None = None,
     with_n: bool = False,
-    read_uncommitted: bool = False,
 ) -> DataFrame:
     """Read the changes of a table.
 
@@ -52,9 +51,6 @@ def changes(
         from_: changes after this entry; None for all there are.
         to: up to this entry; None for the end of the log.
         with_n: with the number of its commit entry in ``gd_n``; reads no merged files.
-        read_uncommitted: with those of transactions that are prepared there and have not ended, whenever
-            that was. They may never be committed: ``gd_gid``, ``gd_prepared_lsn`` and ``gd_prepared_ts``
-            tell them, which are NULL in all others; of a commit they have nothing. See `uncommitted`.
 
     Returns:
         Our columns, those of the newest version of the table, and those it had earlier
@@ -71,14 +67,8 @@ def changes(
     after = None if from_ is None else landing.reach(_point(from_))
     first, last = landing.first_n if after is None else after.whole + 1, until.n
     files = _files(landing, directory, first, last, with_merged=not with_n)
-    frame, version = changes_with_version(spark, landing, directory, files, with_n=with_n)
-    frame = _between(landing, frame, after, until)
-    if not read_uncommitted:
-        return frame
-    last = landing.resolve(_point(to))
-    from gaussdecode.spark.uncommitted import with_uncommitted
-
-    return with_uncommitted(spark, landing, directory, last, frame, version)
+    frame = read_changes(spark, landing, directory, files, with_n=with_n)
+    return _between(landing, frame, after, until)
 
 
 def _refuse_ours(landing: Landing, directory: str) -> None:
@@ -139,18 +129,6 @@ def read_changes(
     with_n: bool = False,
 ) -> DataFrame:
     """Read landed files of one table as one frame."""
-    return changes_with_version(spark, landing, table, files, with_n=with_n)[0]
-
-
-def changes_with_version(
-    spark: SparkSession,
-    landing: Landing,
-    table: str,
-    files: Iterable[ChangeFile],
-    *,
-    with_n: bool = False,
-) -> tuple[DataFrame, TableSchema]:
-    """The same, and the version of the table that the frame is in."""
     by_schema: dict[str, list[Place]] = {}
     for change in files:  # the newest version last, also one that comes again
         paths = by_schema.pop(change.file.schema_id, [])
@@ -167,9 +145,9 @@ def changes_with_version(
     ):  # Spark does not know the names of its files
         numbered = {i: [*fields, pa.field(NUMBER, pa.int64())] for i, fields in ours.items()}
         rows = read_versions(spark, by_schema, schemas, target, numbered)
-        return rows.select(*[quoted(c) for c in rows.columns if c != NUMBER], NUMBER), target
+        return rows.select(*[quoted(c) for c in rows.columns if c != NUMBER], NUMBER)
     frame = read_versions(spark, by_schema, schemas, target, ours)
-    return frame.withColumn(NUMBER, _number()) if with_n else frame, target
+    return frame.withColumn(NUMBER, _number()) if with_n else frame
 
 
 def _number() -> Column:

@@ -7,7 +7,6 @@ name                         is
 ```sales.orders.history```   its history; one name, in backticks, that no table can have
 ```sales.orders.quarantine`` its rows that failed a test of data; the same
 ```sales.orders.changelog`` its changes; the same
-```sales.orders.prepared`` changes of prepared transactions, where those are asked for; the same
 ``sales.orders_history``     its history, unless the source has a table of that name
 ``orders``, ``orders_history`` the same, where no other table or history has that name
 ============================ ==========================================================
@@ -36,17 +35,13 @@ from gaussdecode.spark.query import (
     history,
     kept_beside,
     quarantine,
-    shown_entry,
     titles,
 )
 from gaussdecode.spark.session import beside, check_classic
 from gaussdecode.spark.sqltext import quoted
 from gaussdecode.spark.statefile import CHANGELOG, HISTORY, QUARANTINE
-from gaussdecode.spark.uncommitted import prepared, prepared_titles
 
-_PREPARED: Final = "prepared"
 BESIDE: Final = (HISTORY, QUARANTINE, CHANGELOG)
-UNCOMMITTED: Final = (*BESIDE, _PREPARED)
 _SHOWN: Final = 10  # names in an error; arbitrary
 _LOGGER: Final = "SQLQueryContextLogger"  # of pyspark
 _UNKNOWN: Final = "TABLE_OR_VIEW_NOT_FOUND"
@@ -69,7 +64,7 @@ class Meaning(NamedTuple):
 
     Attributes:
         table: its title, as in the source.
-        beside: what of it is meant: nothing for its rows, or one of `UNCOMMITTED`.
+        beside: what of it is meant: nothing for its rows, or one of `BESIDE`.
     """
 
     table: str
@@ -86,10 +81,9 @@ class Names:
 
     Args:
         tables: titles.
-        beside: what there is of each but its rows.
     """
 
-    def __init__(self, tables: Iterable[str], beside: Sequence[str] = BESIDE) -> None:
+    def __init__(self, tables: Iterable[str]) -> None:
         self.tables = [Meaning(table) for table in sorted(tables)]
         self._exact: dict[Parts, Meaning] = {}
         self._folded: dict[Parts, list[Meaning]] = {}
@@ -98,7 +92,7 @@ class Names:
         for meaning in self.tables:
             schema, name = split_title(meaning.table)
             self._folded.setdefault(_fold((name,)), []).append(meaning)
-            for word in beside:
+            for word in BESIDE:
                 of_it, also = f"{name}_{word}", Meaning(meaning.table, word)
                 self._exact.setdefault((schema, of_it), also)
                 self._exact[also.view,] = also
@@ -146,7 +140,6 @@ def ask(
     *,
     at: Point | None = None,
     root: Given | None = None,
-    read_uncommitted: bool = False,
 ) -> DataFrame:
     """Ask in SQL, all tables at one point of the source's history.
 
@@ -156,8 +149,6 @@ def ask(
         text: the query; the names of tables as told above.
         at: see `query.current`.
         root: see `query.current`.
-        read_uncommitted: ``NAME_prepared`` is changes of transactions that are prepared at the entry shown,
-            by `root`; see `uncommitted.prepared`. No other name has any of them.
 
     Raises:
         ConfigError: the query cannot be read, or names what is not there.
@@ -168,20 +159,17 @@ def ask(
             "SHOW TABLES, DESCRIBE, EXPLAIN"
         )
     check_classic(spark, "A query in SQL")
-    if read_uncommitted and root is None:
-        raise ConfigError("to read what is uncommitted, give the root of the landing too")
-    beside_it = UNCOMMITTED if read_uncommitted else BESIDE
     spark = beside(spark)
     is_regex = spark.conf.get("spark.sql.parser.quotedRegexColumnNames") == "true"
     columns = None if is_regex else mentioned(text)
     prefix = "" if _is_list(text) else _OURS
     try:
-        return _ask(text, _Tables(spark, target, at, root, prefix, columns, beside_it))
+        return _ask(text, _Tables(spark, target, at, root, prefix, columns))
     except ConfigError:
         if columns is None:
             raise
         # What is wrong is told best, with the names that were meant, where all columns are there.
-        return _ask(text, _Tables(spark, target, at, root, prefix, None, beside_it))
+        return _ask(text, _Tables(spark, target, at, root, prefix, None))
 
 
 def _is_list(text: str) -> bool:
@@ -190,7 +178,7 @@ def _is_list(text: str) -> bool:
 
 def _ask(text: str, tables: "_Tables") -> DataFrame:
     """Ask, with views of the tables that are named; raises as `ask`."""
-    names, spark = Names(titles(tables.target), tables.beside), tables.spark
+    names, spark = Names(titles(tables.target)), tables.spark
     if _is_list(text):
         for meaning in names.tables:
             tables.make(meaning)
@@ -244,7 +232,6 @@ class _Tables:
         root: of the landing.
         prefix: of their names.
         columns: that may be needed; None for all.
-        beside: see `Names`.
     """
 
     def __init__(
@@ -255,9 +242,8 @@ class _Tables:
         root: Given | None,
         prefix: str,
         columns: Container[str] | None = None,
-        beside: Sequence[str] = BESIDE,
     ) -> None:
-        self._columns, self.beside = columns, beside
+        self._columns = columns
         self.spark, self.target, self._at, self._root = spark, target, at, root
         self._prefix = prefix
         self._made: dict[str, Meaning] = {}
@@ -272,20 +258,6 @@ class _Tables:
             self._frame(meaning).createOrReplaceTempView(quoted(view))
         return view
 
-    def find_prepared(self, parts: Sequence[str]) -> Meaning | None:
-        """Tell what the name of a table means of which nothing has landed but what is prepared."""
-        if _PREPARED not in self.beside or not parts[-1].casefold().endswith(_PREPARED):
-            return None
-        meaning = Names(prepared_titles(self._given_root(), self._entry()), UNCOMMITTED).find(parts)
-        return meaning if meaning is not None and meaning.beside == _PREPARED else None
-
-    def _given_root(self) -> Given:
-        assert self._root is not None
-        return self._root
-
-    def _entry(self) -> int:
-        return shown_entry(self.target, self._at or Point(), self._given_root())
-
     def drop(self) -> None:
         """Take the views away; what was asked of them goes on."""
         for view in self._made:
@@ -299,10 +271,6 @@ class _Tables:
             return quarantine(self.spark, self.target, meaning.table)
         if meaning.beside == CHANGELOG:
             return changelog(self.spark, self.target, meaning.table)
-        if meaning.beside == _PREPARED:
-            return prepared(
-                self.spark, self._given_root(), meaning.table, at=Point(n=self._entry())
-            )
         return current(
             self.spark,
             self.target,
@@ -334,7 +302,7 @@ def _resolved(text: str, error: PySparkException, names: Names, tables: _Tables)
             raise refusal(error) from None
         return [before + ".".join(map(quoted, rest)) + after]
     parts = parts_of(told["relationName"])
-    meaning = names.find(parts) or tables.find_prepared(parts)
+    meaning = names.find(parts)
     if meaning is None:
         raise ConfigError(
             f"the query names {'.'.join(parts)}, and there is no such table; there are: "

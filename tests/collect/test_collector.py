@@ -27,7 +27,7 @@ from kit.entries import (
     relation_mark,
 )
 
-from gaussdecode.collect.collector import Collector, CollectorSettings, Prepared, Show
+from gaussdecode.collect.collector import Collector, CollectorSettings, Prepared
 from gaussdecode.collect.gate import Gate, Hold, HoldLostError
 from gaussdecode.collect.spool import Spool
 from gaussdecode.collect.tables import Tables
@@ -678,9 +678,7 @@ class _Kept:
 class _Files:
     """Plays `land.prepared.PreparedFiles`."""
 
-    def write(
-        self, facts: Mapping[str, Any], batches: Iterable[memoryview], show: Show
-    ) -> _Kept:  # Any: JSON
+    def write(self, facts: Mapping[str, Any], batches: Iterable[memoryview]) -> _Kept:  # Any: JSON
         places = [(0, batch.nbytes) for batch in batches]
         path, xid, gid = f"prepared/{facts['xid']}", facts["xid"], facts["gid"].decode()
         file = PreparedFile(path, 1, "sha256:0", xid, gid, facts["lsn"], facts["time_us"], 100)

@@ -1,7 +1,6 @@
 """Prepared transactions that are taken at their PREPARE land as those that come at their commit."""
 
 import dataclasses
-import json
 import re
 import signal
 from collections.abc import Callable, Iterator
@@ -9,8 +8,6 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from integration.test_streaming import rows_of, stream_early
 from kit import landing
@@ -186,7 +183,6 @@ def test_prepared_equals_whole(
                     prepared.start()
             load.leave()
             prepared.catch_up()
-            shown = shown_rows(prepared.root)
             while load.waiting:
                 load.end(min(load.waiting))
             for daemon in (whole, prepared):
@@ -199,47 +195,6 @@ def test_prepared_equals_whole(
     last = entries_of(prepared.root)
     named = {file.path for entry in last for file in entry.prepared}
     assert named == {path for entry in last for path in entry.ended}
-    landed = landed_rows(prepared.root)
-    committed = [xid for xid in shown if xid in landed]
-    assert committed, "the last one was"
-    assert [shown[xid] for xid in committed] == [landed[xid] for xid in committed]
-
-
-Shown = dict[int, list[tuple[Any, ...]]]
-"""By number of the transaction: table and values of its rows, in order."""
-
-
-def shown_rows(root: Path) -> Shown:
-    """What readers may see of prepared transactions, read as the page of the format says."""
-    found: Shown = {}
-    for path in (root / "prepared").glob("[0-9a-f]*"):
-        raw = path.read_bytes()
-        end = len(raw) - 8
-        trailer = json.loads(raw[end - int.from_bytes(raw[-8:], "little") : end])
-        assert trailer["unshown"] is None
-        rows = found.setdefault(trailer["xid"], [])
-        for of in trailer["shown"]:
-            for offset, size, count, _ in of["parts"]:
-                part = pa.ipc.open_stream(raw[offset : offset + size]).read_all()
-                assert part.num_rows == count
-                rows += [(of["table"], row) for row in part.to_pylist()]
-        rows.sort(key=lambda one: one[1]["gd_seq"])
-    return found
-
-
-def landed_rows(root: Path) -> Shown:
-    """The same of what landed, without what comes with a commit."""
-    found: Shown = {}
-    for file in landing.files(landing.read_entries(root)):
-        if file["table"].startswith("gd_"):
-            continue
-        for row in pq.read_table(root / file["path"], partitioning=None).to_pylist():
-            for name in ("gd_epoch", "gd_lsn", "gd_csn", "gd_ts"):
-                del row[name]
-            found.setdefault(row["gd_xid"], []).append((file["table"], row))
-    for rows in found.values():
-        rows.sort(key=lambda one: one[1]["gd_seq"])
-    return found
 
 
 def prepare(database: Database, gid: str, *rows: int, table: str = "kit.t0") -> None:

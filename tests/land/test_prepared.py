@@ -1,13 +1,10 @@
 """Files of prepared transactions: what is written is read again, and nothing else is."""
 
 import dataclasses
-import json
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import pyarrow as pa
 import pytest
 from kit.landrun import IDENTITY
 
@@ -15,7 +12,7 @@ from gaussdecode.errors import LandingError
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.files import Files, make_root
 from gaussdecode.land.making import Draft
-from gaussdecode.land.prepared import KeptTransaction, PreparedFiles, Show, ShownRows
+from gaussdecode.land.prepared import KeptTransaction, PreparedFiles
 from gaussdecode.land.verify import verify
 from gaussdecode.model.entry import ENDED, PREPARED, prepared_record
 from gaussdecode.model.landing import EntryKind, SourcePosition
@@ -176,69 +173,3 @@ def test_damage_is_seen(root: Path, log: CommitLog, at: int, damage: str) -> Non
         content(PreparedFiles(log, LAYOUT).read(kept.file))
     (problem,) = verify(root).findings
     assert kept.file.path in problem
-
-
-class Part(NamedTuple):
-    """Rows for readers."""
-
-    table: str
-    schema: dict[str, Any]  # Any: JSON
-    rows: pa.Table
-
-
-def shows(*parts: Part, why: str | None = None) -> Show:
-    """Gives these."""
-
-    def show(kept: KeptTransaction, put: Callable[[ShownRows], None]) -> str | None:
-        assert content(kept) == BATCHES, "the batches can be read by then"
-        for part in parts:
-            put(part)
-        return why
-
-    return show
-
-
-def trailer(path: Path) -> dict[str, Any]:  # Any: JSON
-    """As a reader finds it by the page of the format."""
-    raw = path.read_bytes()
-    size = int.from_bytes(raw[-8:], "little")
-    found: dict[str, Any] = json.loads(raw[-8 - size : -8])
-    return found
-
-
-def test_rows_for_readers_are_arrow(root: Path, log: CommitLog) -> None:
-    """Streams at the places that the end of the file names; nothing else is needed to read them."""
-    one, two = pa.table({"id": [1, 2]}), pa.table({"id": [3]})
-    other = pa.table({"note": ["\u00fc" * 100_000]})
-    parts = (
-        Part("s.t", {"name": "t"}, one),
-        Part("s.u", {}, other),
-        Part("s.t", {"name": "t"}, two),
-    )
-    batches = (memoryview(batch) for batch in BATCHES)
-    kept = PreparedFiles(log, LAYOUT).write(FACTS, batches, shows(*parts))
-    note(log, kept)
-    path = root / kept.file.path
-    found = trailer(path)
-    assert found["unshown"] is None
-    read = []
-    for of in found["shown"]:
-        for offset, size, rows, check in of["parts"]:
-            data = path.read_bytes()[offset : offset + size]
-            assert zlib.crc32(data) == check
-            table = pa.ipc.open_stream(data).read_all()
-            assert table.num_rows == rows
-            read.append((of["table"], of["schema"], table))
-    assert read == [("s.t", {"name": "t"}, one), ("s.t", {"name": "t"}, two), ("s.u", {}, other)]
-    assert content(PreparedFiles(log, LAYOUT).read(kept.file)) == BATCHES
-    assert verify(root).findings == []
-
-
-def test_rows_that_cannot_be_shown_land(root: Path, log: CommitLog) -> None:
-    """It is said why; no half of them is."""
-    part = Part("s.t", {}, pa.table({"id": [1]}))
-    batches = (memoryview(batch) for batch in BATCHES)
-    kept = PreparedFiles(log, LAYOUT).write(FACTS, batches, shows(part, why="a row is odd"))
-    found = trailer(root / kept.file.path)
-    assert (found["shown"], found["unshown"]) == ([], "a row is odd")
-    assert content(PreparedFiles(log, LAYOUT).read(kept.file)) == BATCHES

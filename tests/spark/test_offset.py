@@ -14,7 +14,7 @@ from gaussdecode.spark import query
 from gaussdecode.spark.apply import Options, Summary, apply_with
 from gaussdecode.spark.columns import question_of
 from gaussdecode.spark.engine import LocalEngine
-from gaussdecode.spark.landing import Landing, Point
+from gaussdecode.spark.landing import Landing, Point, Reach
 from gaussdecode.spark.offset import Offset
 from gaussdecode.spark.store import Target
 from gaussdecode.spark.upkeep import metrics_text, status
@@ -163,12 +163,12 @@ def test_what_goes_by_a_target_and_a_landing_sees_that_they_belong_together(tmp_
         lambda: status(other, target),
         lambda: metrics_text(other, target),
         lambda: question_of(Landing(other), Target(target), table.directory, None),
-        lambda: query.shown_entry(target, Point(lsn=history.lsn), other),
-        lambda: query.shown_entry(target, Point(n=1), other),
+        lambda: query._reach(Target(target), Point(lsn=history.lsn), other),
+        lambda: query._reach(Target(target), Point(n=1), other),
     ):
         with pytest.raises(ConfigError, match="was made from another landing"):
             ask()
-    assert query.shown_entry(target, Point(n=1), tmp_path / "landing") == 1
+    assert query._reach(Target(target), Point(n=1), tmp_path / "landing") == Reach(1)
 
 
 def test_a_point_may_say_which_landing_it_is_of(tmp_path: Path) -> None:
@@ -177,10 +177,11 @@ def test_a_point_may_say_which_landing_it_is_of(tmp_path: Path) -> None:
     known = landing_at(tmp_path).landing_id
     point = Point(n=1, landing_id=known)
     assert run(tmp_path, to=point).n == 1
-    assert query.shown_entry(tmp_path / "target", point, tmp_path / "landing") == 1
+    target = Target(tmp_path / "target")
+    assert query._reach(target, point, tmp_path / "landing") == Reach(1)
     begun(tmp_path / "landing", 2)
     with pytest.raises(ConfigError, match=f"holds landing .*, entry 1 is of landing {known}"):
         landing_at(tmp_path).resolve(point)
     foreign = Point(n=1, landing_id="f" * 32)
     with pytest.raises(ConfigError, match="entry 1 is of landing f"):
-        query.shown_entry(tmp_path / "target", foreign, tmp_path / "landing")
+        query._reach(target, foreign, tmp_path / "landing")
