@@ -38,9 +38,9 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from spark_apply import NAMES, POSITION, Source, all_changes, checksum, session, timed
 
 from gaussdecode.spark.apply import Options, apply_with
-from gaussdecode.spark.engine import Engine, LocalEngine, SparkEngine
-from gaussdecode.spark.formats import DELTA, ICEBERG, settings
+from gaussdecode.spark.merge.engine import Engine, LocalEngine, SparkEngine
 from gaussdecode.spark.query import current
+from gaussdecode.spark.target.formats import DELTA, ICEBERG, settings
 
 _CATALOG: Final = "lake"  # of `in_a_file`
 _PROPERTIES: Final = {

@@ -43,12 +43,12 @@ from sparkverify import verify
 
 from gaussdecode.errors import GaussDecodeError
 from gaussdecode.spark.apply import Options, apply_with
-from gaussdecode.spark.deltalog import DeltaLog, path_of
-from gaussdecode.spark.engine import LocalEngine, SparkEngine
-from gaussdecode.spark.formats import DELTA, FORMATS, ICEBERG
-from gaussdecode.spark.landing import Landing
-from gaussdecode.spark.place import read_table
-from gaussdecode.spark.store import Target
+from gaussdecode.spark.log.landing import Landing
+from gaussdecode.spark.log.place import read_table
+from gaussdecode.spark.merge.engine import LocalEngine, SparkEngine
+from gaussdecode.spark.target.delta_log import DeltaLog, path_of
+from gaussdecode.spark.target.formats import DELTA, FORMATS, ICEBERG
+from gaussdecode.spark.target.store import Target
 
 _TRANSACTIONS: Final = 40  # a round; arbitrary
 _SPACE: Final = "cdc"

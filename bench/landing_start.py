@@ -20,8 +20,8 @@ import corpus
 
 from gaussdecode.land.checkpoint import BLOCK
 from gaussdecode.land.commitlog import CommitLog
+from gaussdecode.land.entry_steps import Draft
 from gaussdecode.land.files import Files
-from gaussdecode.land.making import Draft
 from gaussdecode.land.names import CHECKPOINTS, entry_path
 from gaussdecode.land.state import LogState
 from gaussdecode.model.entry import CheckpointHeader, CommitEntry, checkpoint_name

@@ -33,8 +33,8 @@ from kit.s3 import ENVIRONMENT, S3
 from obstore.store import from_url
 
 from gaussdecode.land.commitlog import CommitLog
+from gaussdecode.land.entry_steps import Draft, HiddenFile
 from gaussdecode.land.files import Files
-from gaussdecode.land.making import Draft, HiddenFile
 from gaussdecode.land.mirror.shipper import Shipper
 from gaussdecode.model.landing import EntryKind, Position, SourcePosition
 from gaussdecode.objects.cloud import CloudStore

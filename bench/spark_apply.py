@@ -42,10 +42,10 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from gaussdecode.demo.java import provide_java
 from gaussdecode.model.landing import EntryKind
 from gaussdecode.spark.apply import apply, apply_with
-from gaussdecode.spark.engine import LocalEngine
-from gaussdecode.spark.landing import Landing
+from gaussdecode.spark.log.landing import Landing
+from gaussdecode.spark.merge.engine import LocalEngine
 from gaussdecode.spark.query import current
-from gaussdecode.spark.store import Target
+from gaussdecode.spark.target.store import Target
 
 NAMES = ("id", "doc", "a", "b", "c", "d")
 FILE_ROWS = 250_000

@@ -27,7 +27,7 @@ from kit.s3 import S3
 from pyspark.sql import SparkSession
 
 from gaussdecode.spark.apply import apply
-from gaussdecode.spark.views import ask
+from gaussdecode.spark.sql.views import ask
 
 ONE: Final = "SELECT sum(a) FROM public.t"
 ALL: Final = "SELECT * FROM public.t"

@@ -21,9 +21,9 @@ from typing import Final, NoReturn, Protocol, cast
 
 import gaussdecode
 from gaussdecode import commands, limits
-from gaussdecode.access import refused, user_name
-from gaussdecode.commands._completion import SHELLS, completion_script
+from gaussdecode.console.completion import SHELLS, completion_script
 from gaussdecode.errors import EX_OK, EX_SOFTWARE, AccessError, GaussDecodeError
+from gaussdecode.host.access import refused, user_name
 
 _QUOTES: Final = '"' * 3
 EX_INTERRUPTED: Final = 130  # 128 + SIGINT, as shells count
@@ -169,7 +169,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         status = int(args.execute(args))
         sys.stdout.flush()
     except (GaussDecodeError, PermissionError) as error:
-        told = _told(error)
+        told = _as_ours(error)
         advice = _advice(told, began_as, arguments)
         print(f"gaussdecode: {told}{advice}", file=sys.stderr)
         return told.exit_status
@@ -203,7 +203,7 @@ def _parse_quickly(command: str, arguments: Sequence[str]) -> argparse.Namespace
     return args
 
 
-def _told(error: GaussDecodeError | PermissionError) -> GaussDecodeError:
+def _as_ours(error: GaussDecodeError | PermissionError) -> GaussDecodeError:
     """What to tell the operator; the kernel's refusals get the file's owner and mode."""
     if isinstance(error, GaussDecodeError):
         return error

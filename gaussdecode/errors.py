@@ -508,6 +508,6 @@ def from_record(record: dict[str, Any]) -> GaussDecodeError:  # Any: JSON
     return cls(*record["args"])
 
 
-def told(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """The text of an error, after what was noted of where it came from: the source, of several."""
     return ": ".join([*getattr(error, "__notes__", ()), str(error)])

@@ -1,4 +1,4 @@
-"""Tests for `gaussdecode.access` and what refuses by it; whom it names is seen on a live unit."""
+"""Tests for `gaussdecode.host.access` and what refuses by it; whom it names is seen on a live unit."""
 
 import errno
 import os
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gaussdecode.access import refused, rights
 from gaussdecode.errors import EX_CONFIG, AccessError, DiskError
+from gaussdecode.host.access import refused, rights
 from gaussdecode.land.disk import Disk
 from gaussdecode.land.files import Files
 from gaussdecode.land.space import SpaceWait

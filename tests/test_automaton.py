@@ -8,16 +8,16 @@ from typing import Any, Final
 import pytest
 
 from gaussdecode.automaton import Automaton
-from gaussdecode.collect import gate
+from gaussdecode.collect import snapshot_gate
 from gaussdecode.daemon import session
 from gaussdecode.errors import StateError
-from gaussdecode.land import desk
+from gaussdecode.land import writer_state
 
 Table = Mapping[Any, Mapping[Any, Any]]  # Any: enums of each module
 LIVES: Final[dict[str, tuple[types.ModuleType, Table, type[enum.Enum], type[enum.Enum]]]] = {
-    "writer": (desk, desk.LIFE, desk.Life, desk.Event),
-    "entry": (desk, desk.ENTRY, desk.Stage, desk.Step),
-    "hold": (gate, gate.HOLD, gate.State, gate.Event),
+    "writer": (writer_state, writer_state.LIFE, writer_state.Life, writer_state.Event),
+    "entry": (writer_state, writer_state.ENTRY, writer_state.Stage, writer_state.Step),
+    "hold": (snapshot_gate, snapshot_gate.HOLD, snapshot_gate.State, snapshot_gate.Event),
     "session": (session, session.LIFE, session.Life, session.Turn),
 }
 

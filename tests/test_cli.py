@@ -1,4 +1,4 @@
-"""Tests for `gaussdecode.cli` and `gaussdecode.commands._completion`."""
+"""Tests for `gaussdecode.cli` and `gaussdecode.console.completion`."""
 
 import argparse
 import inspect
@@ -11,7 +11,7 @@ import pytest
 import gaussdecode
 from gaussdecode import cli, errors
 from gaussdecode.cli import _docstring, build_parser, command_names, load_command, main
-from gaussdecode.commands._completion import completion_script
+from gaussdecode.console.completion import completion_script
 
 
 def run(*arguments: str, stdin: str = "") -> "subprocess.CompletedProcess[str]":

@@ -2,7 +2,7 @@
 
 import os
 
-from gaussdecode.cores import Cores, least_growth
+from gaussdecode.host.cores import Cores, least_growth
 
 MINE = min(os.sched_getaffinity(0))
 TICKS = os.sysconf("SC_CLK_TCK")

@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gaussdecode.memory import give_back
+from gaussdecode.host.memory import give_back
 
 
 def anonymous_bytes() -> int:

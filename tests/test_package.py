@@ -22,8 +22,8 @@ from kit.workload import prepare
 from wheels import LINK, repair
 
 from gaussdecode.demo.ports import free_port
-from gaussdecode.spark.store import Target
-from gaussdecode.spark.vectors import current_rows
+from gaussdecode.spark.target.deletion_vectors import current_rows
+from gaussdecode.spark.target.store import Target
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 ROOT = Path(__file__).parents[1]

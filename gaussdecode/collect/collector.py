@@ -22,12 +22,12 @@ from gaussdecode.collect._assembler import PUMP_END, Assembler
 from gaussdecode.collect._columns import Accumulator
 from gaussdecode.collect.arrow import MESSAGES, TRANSACTIONS, Rows, system_rows, table_rows
 from gaussdecode.collect.descriptions import Descriptions
-from gaussdecode.collect.gate import Gate
+from gaussdecode.collect.entry_barrier import EntryBarrier, Seen
 from gaussdecode.collect.resent import Resent
+from gaussdecode.collect.snapshot_gate import Gate
 from gaussdecode.collect.spool import BoundedSpool, NoRoomError, Spool
 from gaussdecode.collect.suspects import STOPPED, Settle, Suspects, nobody_tells, refusal
 from gaussdecode.collect.tables import Landed, Packed, Tables
-from gaussdecode.collect.together import Seen, Together
 from gaussdecode.errors import (
     DiskStillFullError,
     LargeRowError,
@@ -217,7 +217,7 @@ class Collector:
         prepared: keeps prepared transactions; None where the source sends none.
         is_cut_short: asked at the end of the stream: whether there would be more of it.
         should_stop: asked while it waits for room in the spool; true ends the wait.
-        together: says when to cut an entry, with the collectors of other sources or by CSN; None
+        barrier: says when to cut an entry, with the collectors of other sources or by CSN; None
             where this one decides alone.
         watch: looks at the catalogue before each entry; None where nobody does.
         settle: asks the server what a transaction with DDL lost.
@@ -238,19 +238,19 @@ class Collector:
         prepared: Prepared | None = None,
         is_cut_short: Callable[[], bool] = lambda: False,
         should_stop: Callable[[], bool] = _never,
-        together: Together | None = None,
+        barrier: EntryBarrier | None = None,
         watch: CatalogWatch | None = None,
         read_again: Callable[[str, int], None] = lambda *_: None,
         settle: Settle = nobody_tells,
     ) -> None:
-        self._together = together
+        self._barrier = barrier
         self._watch = watch
         self._read_again = read_again
         self._is_cut_short = is_cut_short
         self._prepared = prepared
         self._ended = [] if prepared is None else list(prepared.stale)
         self._resent = resent
-        self._attendance = (gate or Gate(lambda: spool)).attach(is_open=resent is None)
+        self._hold_session = (gate or Gate(lambda: spool)).attach(is_open=resent is None)
         self._settings = settings
         self._tables = tables
         self._writer = writer
@@ -455,7 +455,7 @@ class Collector:
         """All that has landed was sent again, and is equal: from now on the log grows."""
         assert self._resent is not None
         self._resent.finish()
-        self._attendance.open()
+        self._hold_session.open()
 
     def change_over(self, accumulator: Accumulator[Landed]) -> None:
         """Hand over what a table holds under other schemas: rows of this one come now.
@@ -494,7 +494,7 @@ class Collector:
             )
         else:
             table = self._table_rows(landed, landed.relation, taken)
-        self._attendance.see(landed.directory, table)
+        self._hold_session.see(landed.directory, table)
         ops = taken["ops"]
         self._writer.write(
             RowGroup(
@@ -573,22 +573,22 @@ class Collector:
             while True:
                 outcome = self._pump(rings)
                 on_round()
-                if self._together is not None:
+                if self._barrier is not None:
                     if outcome != PUMP_END:
-                        self._attendance.attend(self)
-                    self._cut_together(self._together)
+                        self._hold_session.attend(self)
+                    self._cut_with_others(self._barrier)
                     if outcome == PUMP_END:
                         return
                     continue
                 if outcome == PUMP_END:
-                    self._attendance.end()
+                    self._hold_session.end()
                     self._pass_all()
                     self._commit_last()
                     return
-                self._attendance.attend(self)
+                self._hold_session.attend(self)
                 self._commit_if(is_due=self._is_due())
         finally:
-            self._attendance.end()
+            self._hold_session.end()
             self._forget()
 
     def _commit_last(self) -> None:
@@ -650,7 +650,7 @@ class Collector:
         Called by another thread when the session is over; waits for nobody.
         """
         self._writer.end()
-        self._attendance.end()
+        self._hold_session.end()
 
     # ---- called by the gate ----------------------------------------------------------
 
@@ -666,22 +666,22 @@ class Collector:
 
     def commit_all(self) -> bool:
         """Commit all that is released; False when that cannot be now."""
-        together = self._together
-        if together is None:
+        barrier = self._barrier
+        if barrier is None:
             self._commit_if(is_due=True)
             return not self.assembler.waiting_count
         if self._settings.by_csn:  # nothing is released between two entries
-            together.freeze(self._settings.name)
-            return not together.is_over
+            barrier.freeze(self._settings.name)
+            return not barrier.is_over
         if self.assembler.waiting_count or self.assembler.boundary_lsn > self._position.lsn:
-            self._give_part(together, is_due=True)
+            self._give_part(barrier, is_due=True)
         # A part that was given to sessions that were over by then is no entry's.
-        return not self.assembler.waiting_count and not together.is_over
+        return not self.assembler.waiting_count and not barrier.is_over
 
     def reach_csn(self, csn: int) -> tuple[int, int] | None:
-        """See `gate.Port`."""
-        assert self._together is not None
-        reached = self._together.reach(self._settings.name, csn)
+        """See `gate.CollectorPort`."""
+        assert self._barrier is not None
+        reached = self._barrier.reach(self._settings.name, csn)
         return None if reached is None else (reached, self._position.until or self._position.lsn)
 
     def flush_tables(self, directories: Iterable[str]) -> None:
@@ -752,7 +752,7 @@ class Collector:
         if not is_due:
             return
         self._note_suspects()
-        if not assembler.can_hand_over or self._attendance.is_closed:
+        if not assembler.can_hand_over or self._hold_session.is_closed:
             return
         self._keep_prepared()
         if not assembler.waiting_count and assembler.boundary_lsn <= self._position.lsn:
@@ -761,17 +761,17 @@ class Collector:
         self._look_at_catalog()
         self._writer.commit(self._request(self._position.until))
 
-    def _cut_together(self, together: Together) -> None:
+    def _cut_with_others(self, barrier: EntryBarrier) -> None:
         """Do what is due of an entry that others have a part in, or that waits for a mark.
 
         By CSN nothing is released between two entries, so that nobody has to wait for the others.
         """
         assembler = self.assembler
-        is_held = self._attendance.is_closed
-        together.hold(self._settings.name, is_held=is_held)
+        is_held = self._hold_session.is_closed
+        barrier.hold(self._settings.name, is_held=is_held)
         if not self._settings.by_csn:
             if not is_held:
-                self._give_part(together, is_due=self._is_due())
+                self._give_part(barrier, is_due=self._is_due())
             return
         name = self._settings.name
         seen = Seen(
@@ -780,36 +780,36 @@ class Collector:
             held_bytes=assembler.retained_bytes,
             given_up_csn=assembler.least_given_up,
         )
-        kept_csn, cut = together.look(name, seen)
+        kept_csn, cut = barrier.look(name, seen)
         assembler.keep_up_to(kept_csn)
         if cut is None:
             return
         self._note_suspects()
         self._look_at_catalog()
-        lows, csn, highs = cut
-        assembler.pass_csn(csn, lows[name])
-        together.give(name, self._request(highs[name]))
+        confirmable_lsns, csn, required_lsns = cut
+        assembler.pass_csn(csn, confirmable_lsns[name])
+        barrier.give(name, self._request(required_lsns[name]))
         assembler.keep_up_to(0)
         if assembler.given_up_count:
-            self._wait_asked(together)
+            self._wait_asked(barrier)
             self._read_again(
                 _given_up(assembler.given_up_count, self._settings), assembler.lost_csn
             )
 
-    def _give_part(self, together: Together, *, is_due: bool) -> None:
+    def _give_part(self, barrier: EntryBarrier, *, is_due: bool) -> None:
         """Give what is released when one of the sources finds an entry due, and wait for the others."""
         name = self._settings.name
-        if self.assembler.is_comparing or not together.ask(name, is_due=is_due):
+        if self.assembler.is_comparing or not barrier.ask(name, is_due=is_due):
             return
         self._note_suspects()
         if not self.assembler.can_hand_over:
             return
         self._look_at_catalog()
-        together.give(name, self._request(None))
-        self._wait_asked(together)
+        barrier.give(name, self._request(None))
+        self._wait_asked(barrier)
 
-    def _wait_asked(self, together: Together) -> None:
-        while not together.wait_asked(self._settings.name, _SLICE_SECONDS):
+    def _wait_asked(self, barrier: EntryBarrier) -> None:
+        while not barrier.wait_asked(self._settings.name, _SLICE_SECONDS):
             self._on_round()
 
     def _request(self, until: int | None) -> EntryRequest:
@@ -889,12 +889,12 @@ class Collector:
             SpoolFullError: they are streamed.
             DiskStillFullError: a stop was asked for.
         """
-        is_read_again = self._settings.by_csn and self._together is not None
+        is_read_again = self._settings.by_csn and self._barrier is not None
         if is_read_again and self.assembler.give_up():
             if self.assembler.is_given_up:
                 raise NoRoomError
             return
-        if self.assembler.unkept() and not self._attendance.is_closed:
+        if self.assembler.unkept() and not self._hold_session.is_closed:
             self.spool_wait = None
             self._keep_prepared()
             return

@@ -13,8 +13,8 @@ from typing import Final
 
 import pyarrow as pa
 
-from gaussdecode import late
 from gaussdecode.collect.spooled import SpooledRows, Store
+from gaussdecode.host import lazy_pyarrow
 from gaussdecode.model.types import ColumnType, Kind
 
 _KINDS: Final = frozenset(
@@ -57,13 +57,13 @@ def changed_keys(rows: pa.Table, names: Sequence[str]) -> pa.Table:
         UnknownKeyError: a change does not show its key.
     """
     ops = rows.column("gd_op")
-    new = rows.filter(late.pc.is_in(ops, pa.array(["I", "U"]))).select(list(names))
+    new = rows.filter(lazy_pyarrow.pc.is_in(ops, pa.array(["I", "U"]))).select(list(names))
     found = [new]
     if "gd_old" in rows.column_names:
         old = rows.column("gd_old").combine_chunks()
-        old = old.filter(late.pc.is_valid(old))
+        old = old.filter(lazy_pyarrow.pc.is_valid(old))
         if len(old):
-            columns = [late.pc.struct_field(old, name) for name in names]
+            columns = [lazy_pyarrow.pc.struct_field(old, name) for name in names]
             found.append(pa.table(columns, names=list(names)).cast(new.schema))
     keys = pa.concat_tables(found)
     for name in names:
@@ -132,7 +132,7 @@ class Keys:
 
 def _missing(rows: pa.Table, pieces: Iterable[pa.Table]) -> pa.Table:
     for piece in pieces:
-        rows = rows.filter(late.pc.invert(is_changed(rows, piece)))
+        rows = rows.filter(lazy_pyarrow.pc.invert(is_changed(rows, piece)))
     return rows
 
 
@@ -141,8 +141,10 @@ def is_changed(rows: pa.Table, keys: pa.Table) -> pa.ChunkedArray:
     names = keys.column_names
     if len(names) == 1:
         column = rows.column(names[0])
-        return late.pc.is_in(column, keys.column(names[0]).cast(column.type).combine_chunks())
-    return late.pc.is_in(_joined(rows, names), _joined(keys, names).combine_chunks())
+        return lazy_pyarrow.pc.is_in(
+            column, keys.column(names[0]).cast(column.type).combine_chunks()
+        )
+    return lazy_pyarrow.pc.is_in(_joined(rows, names), _joined(keys, names).combine_chunks())
 
 
 def _joined(rows: pa.Table, names: Sequence[str]) -> pa.ChunkedArray:
@@ -150,9 +152,11 @@ def _joined(rows: pa.Table, names: Sequence[str]) -> pa.ChunkedArray:
     parts = []
     for name in names:
         text = rows.column(name).cast(pa.string())
-        size = late.pc.fill_null(late.pc.binary_length(text), -1)  # no value is no empty text
-        parts += [size.cast(pa.string()), late.pc.fill_null(text, "")]
-    return late.pc.binary_join_element_wise(*parts, ":")
+        size = lazy_pyarrow.pc.fill_null(
+            lazy_pyarrow.pc.binary_length(text), -1
+        )  # no value is no empty text
+        parts += [size.cast(pa.string()), lazy_pyarrow.pc.fill_null(text, "")]
+    return lazy_pyarrow.pc.binary_join_element_wise(*parts, ":")
 
 
 def array_texts(keys: pa.Table) -> list[str]:
@@ -162,10 +166,12 @@ def array_texts(keys: pa.Table) -> list[str]:
 
 def _array_text(column: pa.ChunkedArray) -> str:
     text = column.cast(pa.string())
-    text = late.pc.replace_substring(late.pc.replace_substring(text, "\\", "\\\\"), '"', '\\"')
-    quoted = late.pc.binary_join_element_wise('"', text, '"', "")
+    text = lazy_pyarrow.pc.replace_substring(
+        lazy_pyarrow.pc.replace_substring(text, "\\", "\\\\"), '"', '\\"'
+    )
+    quoted = lazy_pyarrow.pc.binary_join_element_wise('"', text, '"', "")
     listed = pa.ListArray.from_arrays(
         pa.array([0, len(quoted)], pa.int32()), pa.chunked_array(quoted).combine_chunks()
     )
-    joined: str = late.pc.binary_join(listed, ",")[0].as_py()
+    joined: str = lazy_pyarrow.pc.binary_join(listed, ",")[0].as_py()
     return "{" + joined + "}"

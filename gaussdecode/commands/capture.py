@@ -14,11 +14,11 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
-from gaussdecode.commands._arguments import lsn, seconds, size
-from gaussdecode.commands._server import address_of, is_gaussdb, open_server
-from gaussdecode.commands._signals import until_signal
+from gaussdecode.console.arguments import lsn, seconds, size
+from gaussdecode.console.signals import until_signal
 from gaussdecode.errors import EX_OK
 from gaussdecode.model.lsn import Lsn
+from gaussdecode.operations.connections import address_of, is_gaussdb, open_server
 from gaussdecode.settings.load import load
 from gaussdecode.settings.sections import Config
 from gaussdecode.source.capture import CaptureWriter, Limits

@@ -23,27 +23,27 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from gaussdecode.commands._catalogcheck import catalog_findings
-from gaussdecode.commands._doctor import (
+from gaussdecode.console.table import terminal_width
+from gaussdecode.errors import AccessError, ConfigError, SourceError, SourceRefusedError
+from gaussdecode.model.lsn import Lsn
+from gaussdecode.model.words import counted
+from gaussdecode.operations.check.catalog_postgresql import catalog_findings
+from gaussdecode.operations.check.doctor import (
+    CheckInput,
     Finding,
-    Patient,
     examine_landing,
     examine_memory,
     examine_server,
 )
-from gaussdecode.commands._gaussplan import plan_gaussdb
-from gaussdecode.commands._mirror import examine_mirror
-from gaussdecode.commands._owner import load_as_owner
-from gaussdecode.commands._plan import Plan, option_rows, plan_landing, plan_server
-from gaussdecode.commands._port import examine_port
-from gaussdecode.commands._report import Grid, Report
-from gaussdecode.commands._server import address_of, is_gaussdb, open_server
-from gaussdecode.commands._sourcetables import differing_tables
-from gaussdecode.commands._table import terminal_width
-from gaussdecode.commands._unit import unit_memory_max, unit_of
-from gaussdecode.errors import AccessError, ConfigError, SourceError, SourceRefusedError
-from gaussdecode.model.lsn import Lsn
-from gaussdecode.model.words import counted
+from gaussdecode.operations.check.mirror import examine_mirror
+from gaussdecode.operations.check.plan import Plan, option_rows, plan_landing, plan_server
+from gaussdecode.operations.check.plan_gaussdb import plan_gaussdb
+from gaussdecode.operations.check.port import examine_port
+from gaussdecode.operations.check.report import Grid, Report
+from gaussdecode.operations.check.source_tables import differing_tables
+from gaussdecode.operations.connections import address_of, is_gaussdb, open_server
+from gaussdecode.operations.owner import load_as_owner
+from gaussdecode.operations.unit import unit_memory_max, unit_of
 from gaussdecode.settings.dsn import describe
 from gaussdecode.settings.load import process_memory_bytes
 from gaussdecode.settings.rules import SourceKind
@@ -195,8 +195,8 @@ def _examine_server(config: Config, plan: Plan) -> list[Finding]:
     with connect(address_of(config), is_replication=False) as connection:
         seen = inspect(connection, config.slot, config.source.publication)
         of_catalog = list(catalog_findings(connection, config))
-    patient = Patient(config, server, plan.tables, seen, plan.coverage)
-    return [*examine_server(patient), *of_catalog]
+    inputs = CheckInput(config, server, plan.tables, seen, plan.coverage)
+    return [*examine_server(inputs), *of_catalog]
 
 
 def _report_server(config: Config, plan: Plan, report: Report) -> None:

@@ -33,13 +33,13 @@ from typing import Any, Final
 import psycopg
 import yaml
 
-from gaussdecode.commands._begin import begin_landing
 from gaussdecode.demo import shop
 from gaussdecode.demo.cluster import Cluster, embedded_bin
 from gaussdecode.demo.ports import free_port
 from gaussdecode.demo.show import Display, grouped, size
 from gaussdecode.errors import EX_OK, EX_SOFTWARE, ChildError, ConfigError
 from gaussdecode.model.lsn import Lsn
+from gaussdecode.operations.begin_landing import begin_landing
 from gaussdecode.settings.load import load
 
 _SLOT: Final = "gaussdecode_demo"

@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
 
-from gaussdecode.commands._owner import work_as_owner_of
-from gaussdecode.commands._table import print_table
+from gaussdecode.console.table import print_table
 from gaussdecode.errors import EX_IOERR, EX_OK, LandingError
 from gaussdecode.land.disk import Disk
 from gaussdecode.land.entry import Entries
@@ -38,6 +37,7 @@ from gaussdecode.model.landing import EntryKind, SchemaChange, SourcePosition
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.quarantine import ended_by
 from gaussdecode.model.title import split_title
+from gaussdecode.operations.owner import work_as_owner_of
 from gaussdecode.snapshot.choice import LEFT_OUT, tables_of
 from gaussdecode.snapshot.doubts import answered_n, names_all
 from gaussdecode.source.coverage import listing

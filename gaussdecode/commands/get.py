@@ -13,10 +13,10 @@ Examples:
 
 import argparse
 
-from gaussdecode.commands._landed import refuse_landed
-from gaussdecode.commands._owner import load_as_owner
-from gaussdecode.commands._peeking import add_limits, print_changes
 from gaussdecode.errors import EX_OK, ConfigError
+from gaussdecode.operations.landing_guards import refuse_landed
+from gaussdecode.operations.owner import load_as_owner
+from gaussdecode.operations.peek.peek import add_limits, print_changes
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

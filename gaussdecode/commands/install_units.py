@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import Final
 
 import gaussdecode
-from gaussdecode.access import rights
 from gaussdecode.errors import EX_OK, ConfigError
+from gaussdecode.host.access import rights
 
 _PLACES: Final = {
     "gaussdecode@.service": "systemd/system/gaussdecode@.service",

@@ -15,9 +15,9 @@ Examples:
 
 import argparse
 
-from gaussdecode.commands._owner import load_as_owner
-from gaussdecode.commands._peeking import add_limits, print_changes
 from gaussdecode.errors import EX_OK
+from gaussdecode.operations.owner import load_as_owner
+from gaussdecode.operations.peek.peek import add_limits, print_changes
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

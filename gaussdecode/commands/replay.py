@@ -26,11 +26,9 @@ from pathlib import Path
 from typing import Final
 
 from gaussdecode import logs
-from gaussdecode.commands._arguments import count
-from gaussdecode.commands._lean import forgo_pandas
-from gaussdecode.commands._owner import work_as_owner_of
-from gaussdecode.commands._signals import until_signal
-from gaussdecode.commands._table import print_table
+from gaussdecode.console.arguments import count
+from gaussdecode.console.signals import until_signal
+from gaussdecode.console.table import print_table
 from gaussdecode.daemon.pipeline import Pipeline
 from gaussdecode.daemon.status import report
 from gaussdecode.daemon.status.facts import DaemonFacts, Running
@@ -41,6 +39,8 @@ from gaussdecode.daemon.status.values import Values
 from gaussdecode.errors import EX_OK, ConfigError
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.words import counted
+from gaussdecode.operations.lean_imports import forgo_pandas
+from gaussdecode.operations.owner import work_as_owner_of
 from gaussdecode.settings.options import DECODERS
 from gaussdecode.settings.rules import BY_NAME, SourceKind
 from gaussdecode.settings.sections import (

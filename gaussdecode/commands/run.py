@@ -13,12 +13,12 @@ import os
 from pathlib import Path
 
 from gaussdecode import __version__, limits, logs
-from gaussdecode.access import user_name
-from gaussdecode.commands._lean import forgo_pandas
-from gaussdecode.commands._owner import load_as_owner
 from gaussdecode.daemon.notify import Notifier
 from gaussdecode.errors import EX_OK, GaussDecodeError
+from gaussdecode.host.access import user_name
 from gaussdecode.ipc.process import Prepared
+from gaussdecode.operations.lean_imports import forgo_pandas
+from gaussdecode.operations.owner import load_as_owner
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

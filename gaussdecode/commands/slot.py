@@ -32,16 +32,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from gaussdecode.commands._arguments import lsn
-from gaussdecode.commands._begin import begin_landing, prepare_root, refuse_same_database
-from gaussdecode.commands._gap import END, Hole, open_log
-from gaussdecode.commands._landed import has_landing, refuse_landed
-from gaussdecode.commands._owner import load_as_owner
-from gaussdecode.commands._signals import Interrupt, interruptible
-from gaussdecode.commands._slots import slots_of
-from gaussdecode.commands._table import print_table
+from gaussdecode.console.arguments import lsn
+from gaussdecode.console.signals import Interrupt, interruptible
+from gaussdecode.console.table import print_table
 from gaussdecode.errors import EX_OK, ConfigError, GaussDecodeError
 from gaussdecode.model.lsn import Lsn
+from gaussdecode.operations.accept_gap import END, Hole, open_log
+from gaussdecode.operations.begin_landing import begin_landing, prepare_root, refuse_same_database
+from gaussdecode.operations.landing_guards import has_landing, refuse_landed
+from gaussdecode.operations.owner import load_as_owner
+from gaussdecode.operations.slots import slots_of
 from gaussdecode.settings.sections import Config
 from gaussdecode.source.slot import SlotState
 

@@ -31,9 +31,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from gaussdecode.commands._asking import ask_status
-from gaussdecode.commands._owner import load_as_owner
-from gaussdecode.commands._progress import describe
+from gaussdecode.console.progress import describe
 from gaussdecode.errors import EX_OK, EX_UNAVAILABLE, ConfigError, SourceError
 from gaussdecode.land.disk import Disk
 from gaussdecode.land.files import Files
@@ -42,6 +40,8 @@ from gaussdecode.land.snapshots import SnapshotStore
 from gaussdecode.land.space import SpaceWait
 from gaussdecode.model.title import split_title, table_title
 from gaussdecode.model.words import counted
+from gaussdecode.operations.ask_daemon import ask_status
+from gaussdecode.operations.owner import load_as_owner
 from gaussdecode.settings.load import Config
 from gaussdecode.snapshot.choice import NEEDS_ALL_ROWS, needs_all_rows
 from gaussdecode.snapshot.dropped import DROPPED, EVERY_SOURCE, REFUSED

@@ -35,13 +35,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from gaussdecode.commands import _sparkload
-from gaussdecode.commands._arguments import count, lsn, place, seconds, size
-from gaussdecode.commands._metricsfile import write_metrics
-from gaussdecode.commands._owner import work_as_owner_of
-from gaussdecode.commands._signals import until_signal
-from gaussdecode.commands._sparksession import EndedBy, spark_session
-from gaussdecode.commands._table import print_table
+from gaussdecode.console.arguments import count, lsn, place, seconds, size
+from gaussdecode.console.metrics_file import write_metrics
+from gaussdecode.console.signals import until_signal
+from gaussdecode.console.spark_session import EndedBy, spark_session
+from gaussdecode.console.table import print_table
 from gaussdecode.errors import (
     EX_CONFIG,
     EX_IOERR,
@@ -51,15 +49,17 @@ from gaussdecode.errors import (
     TargetBusyError,
 )
 from gaussdecode.model.words import counted
+from gaussdecode.operations import spark_load
+from gaussdecode.operations.owner import work_as_owner_of
 from gaussdecode.settings.load import load
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from gaussdecode.spark.apply import Options, Summary
-    from gaussdecode.spark.datatests import Failed
-    from gaussdecode.spark.engine import Engine
-    from gaussdecode.spark.landing import Point
+    from gaussdecode.spark.checks.data_tests import Failed
+    from gaussdecode.spark.log.landing import Point
+    from gaussdecode.spark.merge.engine import Engine
 
 _ROWS = 100
 _LONGEST_WAIT = 300.0  # seconds between tries while a store is away; arbitrary
@@ -92,7 +92,7 @@ def execute(args: argparse.Namespace) -> int:
     ):  # the owner of the target need not be able to read it
         args.config = load(args.config).with_password_read()
         if args.action is not _comments:  # which reads no rows
-            _sparkload.check_source(args.config)
+            spark_load.check_source(args.config)
     if isinstance(args.target, Path):
         work_as_owner_of(args.target)
     return int(args.action(args))
@@ -321,8 +321,8 @@ def _status_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _load_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.description = _sparkload.DESCRIPTION
-    _sparkload.add_arguments(parser)
+    parser.description = spark_load.DESCRIPTION
+    spark_load.add_arguments(parser)
     _engine_arguments(parser)
 
 
@@ -406,7 +406,7 @@ def _names(text: str | None) -> list[str] | None:
 
 
 def _point(args: argparse.Namespace) -> "Point":
-    from gaussdecode.spark.landing import Point
+    from gaussdecode.spark.log.landing import Point
 
     n, landing_id = (None, "") if args.n is None else args.n
     return Point(
@@ -420,7 +420,7 @@ def _point(args: argparse.Namespace) -> "Point":
 
 @contextlib.contextmanager
 def _engine(args: argparse.Namespace) -> Iterator["Engine"]:
-    from gaussdecode.spark.engine import LocalEngine, SparkEngine
+    from gaussdecode.spark.merge.engine import LocalEngine, SparkEngine
 
     if args.local:
         yield LocalEngine()
@@ -431,8 +431,8 @@ def _engine(args: argparse.Namespace) -> Iterator["Engine"]:
 
 def _settings(args: argparse.Namespace) -> dict[str, str]:
     """Settings of Spark: those of the target's format, and those given."""
-    from gaussdecode.spark.formats import DELTA, settings
-    from gaussdecode.spark.store import Target
+    from gaussdecode.spark.target.formats import DELTA, settings
+    from gaussdecode.spark.target.store import Target
 
     kept_as, catalog = getattr(args, "format", None), getattr(args, "catalog", None)
     if (args.target / "target.json").exists():
@@ -444,9 +444,9 @@ def _settings(args: argparse.Namespace) -> dict[str, str]:
 
 def _apply(args: argparse.Namespace) -> int:
     from gaussdecode.spark.apply import Options
-    from gaussdecode.spark.datatests import load_tests
-    from gaussdecode.spark.layout import read_layouts
-    from gaussdecode.spark.masks import read_key, read_masks
+    from gaussdecode.spark.checks.data_tests import load_tests
+    from gaussdecode.spark.log.masks import read_key, read_masks
+    from gaussdecode.spark.target.layout import read_layouts
 
     key = b"" if args.mask_key is None else read_key(args.mask_key)
     options = Options(
@@ -476,15 +476,15 @@ def _apply_until(
 ) -> int:
     """Apply once, or again and again until somebody says stop."""
     from gaussdecode.spark.apply import apply_with
-    from gaussdecode.spark.datatests import Failed
-    from gaussdecode.spark.house import House
-    from gaussdecode.spark.upkeep import DAY
+    from gaussdecode.spark.checks.data_tests import Failed
+    from gaussdecode.spark.maintain.follow import Maintenance
+    from gaussdecode.spark.maintain.upkeep import DAY
 
     def progress(text: str) -> None:
         if not args.json:
             print(f"  {text}", flush=True)
 
-    house = House(engine, args.target, keep_seconds=args.keep_days * DAY, say=progress)
+    maintenance = Maintenance(engine, args.target, keep_seconds=args.keep_days * DAY, say=progress)
     found: dict[tuple[str, str], Failed] = {}
     failures = 0
     while True:
@@ -512,7 +512,7 @@ def _apply_until(
         if summary.stopped and not args.follow:
             return EX_CONFIG
         if args.follow:
-            house.keep(is_changed=summary.tables > 0)
+            maintenance.keep(is_changed=summary.tables > 0)
         if not args.follow or stop.wait(args.interval):
             return EX_OK
 
@@ -533,7 +533,7 @@ def _report(
     args: argparse.Namespace, summary: "Summary", took: float, tests: "Iterable[Failed]"
 ) -> None:
     """Print what one round did; in a loop only when it did something."""
-    from gaussdecode.spark.upkeep import metrics_text
+    from gaussdecode.spark.maintain.upkeep import metrics_text
 
     if args.metrics_file is not None:
         write_metrics(args.metrics_file, metrics_text(args.root, args.target, tests))
@@ -559,7 +559,7 @@ def _report(
 
 
 def _stopped_text(args: argparse.Namespace, title: str, why: str, *, is_suspect: bool) -> str:
-    from gaussdecode.spark.plan import UNTOLD
+    from gaussdecode.spark.merge.plan import UNTOLD
 
     stands = f"{title} stands still, the other tables go on: {why}"
     snapshot = f"gaussdecode snapshot CONFIG --table {title}"
@@ -615,7 +615,7 @@ def _query(args: argparse.Namespace) -> int:
 def _answer(session: "SparkSession", args: argparse.Namespace) -> int:
     from pyspark.errors import PySparkException
 
-    from gaussdecode.spark.views import ask, refusal
+    from gaussdecode.spark.sql.views import ask, refusal
 
     frame = ask(session, args.target, args.sql, at=_point(args), root=args.root)
     try:
@@ -641,9 +641,9 @@ def _cell(value: Any) -> str:  # Any: whatever Spark gives
 
 
 def _columns(args: argparse.Namespace) -> int:
-    from gaussdecode.spark.columns import decide, question_of
-    from gaussdecode.spark.landing import Landing
-    from gaussdecode.spark.store import Target
+    from gaussdecode.spark.log.landing import Landing
+    from gaussdecode.spark.merge.column_identity import decide, question_of
+    from gaussdecode.spark.target.store import Target
 
     store = Target(args.target)
     question = question_of(Landing(args.root), store, args.table, args.versions)
@@ -665,7 +665,7 @@ def _number_text(number: int | None) -> str:
 
 
 def _compact(args: argparse.Namespace) -> int:
-    from gaussdecode.spark.upkeep import compact_with
+    from gaussdecode.spark.maintain.upkeep import compact_with
 
     with _engine(args) as engine:
         done = compact_with(
@@ -683,7 +683,7 @@ def _compact(args: argparse.Namespace) -> int:
 
 
 def _vacuum(args: argparse.Namespace) -> int:
-    from gaussdecode.spark.upkeep import DAY, vacuum
+    from gaussdecode.spark.maintain.upkeep import DAY, vacuum
 
     done = vacuum(args.target, older_than_seconds=args.older_than_days * DAY)
     print(
@@ -694,7 +694,7 @@ def _vacuum(args: argparse.Namespace) -> int:
 
 
 def _status(args: argparse.Namespace) -> int:
-    from gaussdecode.spark.upkeep import metrics_text, status
+    from gaussdecode.spark.maintain.upkeep import metrics_text, status
 
     if args.metrics:
         print(metrics_text(args.root, args.target), end="")
@@ -720,11 +720,11 @@ def _status(args: argparse.Namespace) -> int:
 
 def _load(args: argparse.Namespace) -> int:
     with _engine(args) as engine:
-        return _sparkload.execute(args, args.config, engine)
+        return spark_load.execute(args, args.config, engine)
 
 
 def _verify(args: argparse.Namespace) -> int:
-    from gaussdecode.commands._lakeverify import Comparison, report_lines
+    from gaussdecode.operations.compare.compare import Comparison, report_lines
     from gaussdecode.settings.rules import SourceKind
     from gaussdecode.snapshot.held import Server
     from gaussdecode.source.address import SourceAddress, source_address
@@ -754,9 +754,9 @@ def _verify(args: argparse.Namespace) -> int:
 
 
 def _comments(args: argparse.Namespace) -> int:
-    from gaussdecode.commands import _lakecomments
+    from gaussdecode.operations.compare import lake_comments
 
-    request = _lakecomments.Request(
+    request = lake_comments.Request(
         root=args.root,
         target=args.target,
         tables=_names(args.tables),
@@ -767,10 +767,10 @@ def _comments(args: argparse.Namespace) -> int:
         wait=args.wait,
         is_dry=args.dry_run,
     )
-    asked = _lakecomments.ask(request)
-    found = _lakecomments.update(request, asked)
+    asked = lake_comments.ask(request)
+    found = lake_comments.update(request, asked)
     if args.json:
-        print(json.dumps(_lakecomments.record(found, is_dry=args.dry_run)))
+        print(json.dumps(lake_comments.record(found, is_dry=args.dry_run)))
     else:
-        print("\n".join(_lakecomments.report_lines(found, args.target, is_dry=args.dry_run)))
+        print("\n".join(lake_comments.report_lines(found, args.target, is_dry=args.dry_run)))
     return EX_IOERR if any(of.is_failed for of in found) else EX_OK

@@ -28,16 +28,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from gaussdecode.commands._arguments import seconds
-from gaussdecode.commands._asking import Record, ask_status
-from gaussdecode.commands._fleet import config_files
-from gaussdecode.commands._progress import describe_table
-from gaussdecode.commands._table import print_table
+from gaussdecode.console.arguments import seconds
+from gaussdecode.console.progress import describe_table
+from gaussdecode.console.table import print_table
 from gaussdecode.daemon.status.holders import HOLDERS
 from gaussdecode.daemon.status.members import member_line
-from gaussdecode.daemon.status.spelling import size
+from gaussdecode.daemon.status.text import size
 from gaussdecode.errors import EX_OK, EX_UNAVAILABLE, SourceError
 from gaussdecode.model.words import counted
+from gaussdecode.operations.ask_daemon import Record, ask_status
+from gaussdecode.operations.fleet import config_files
 from gaussdecode.settings.load import Config, load
 
 _COLUMNS: Final = (

@@ -31,17 +31,17 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
-from gaussdecode.commands._arguments import address, seconds
-from gaussdecode.commands._asking import fetch
-from gaussdecode.commands._fleet import DIRECTORY, Fleet
-from gaussdecode.commands._owner import become, landing_owner
-from gaussdecode.commands._screen import Paint, frame, table_lines
-from gaussdecode.commands._signals import until_signal
-from gaussdecode.commands._terminal import taken
+from gaussdecode.console.arguments import address, seconds
+from gaussdecode.console.screen import Paint, frame, table_lines
+from gaussdecode.console.signals import until_signal
+from gaussdecode.console.terminal import taken
 from gaussdecode.daemon.status.fleet import Member, render_fleet
 from gaussdecode.daemon.status.guide import render_guide
 from gaussdecode.daemon.status.http import Page, PageServer, html, record
 from gaussdecode.errors import EX_OK, EX_UNAVAILABLE, ConfigError
+from gaussdecode.operations.ask_daemon import fetch
+from gaussdecode.operations.fleet import DIRECTORY, Fleet
+from gaussdecode.operations.owner import become, landing_owner
 
 _POLL_SECONDS: Final = 0.2  # until a new size of the terminal is seen
 _BACK: Final = b'<main>\n<nav id="back"><a id="all" href="/">All slots</a></nav>'

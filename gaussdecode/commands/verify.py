@@ -18,7 +18,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from gaussdecode.commands._owner import load_as_owner, work_as_owner_of
 from gaussdecode.errors import EX_OK, ConfigError, LandingError
 from gaussdecode.land.disk import Disk
 from gaussdecode.land.files import Files
@@ -31,6 +30,7 @@ from gaussdecode.land.verify import Report, verify, verify_files
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.words import counted
 from gaussdecode.objects.store import open_store
+from gaussdecode.operations.owner import load_as_owner, work_as_owner_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

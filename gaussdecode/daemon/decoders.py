@@ -23,7 +23,7 @@ import dataclasses
 import enum
 from typing import Final
 
-from gaussdecode.cores import least_growth
+from gaussdecode.host.cores import least_growth
 
 WINDOW_SECONDS: Final = 5.0  # arbitrary, as all of these
 SETTLE_SECONDS: Final = 3.0  # of a new session, before it is measured

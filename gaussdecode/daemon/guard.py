@@ -27,7 +27,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from gaussdecode.errors import GaussDecodeError, told
+from gaussdecode.errors import GaussDecodeError, error_text
 from gaussdecode.logs import Event, get_logger
 from gaussdecode.source.probe import SlotProbe, SlotView
 
@@ -247,8 +247,8 @@ class Guard:
             except GaussDecodeError as error:
                 self.failures += 1
                 if self.reason is None:
-                    _log.warning(Event.GUARD_BLIND, reason=told(error))
-                self.reason = told(error)
+                    _log.warning(Event.GUARD_BLIND, reason=error_text(error))
+                self.reason = error_text(error)
         self.look_count += 1
         free, kept = self._measure()
         self._looks.append(Look(now, free, slot, kept))

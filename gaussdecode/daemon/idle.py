@@ -1,6 +1,6 @@
 """Notices that nothing lands, once for each time, for memory to be given back then."""
 
-from gaussdecode.memory import REST_SECONDS, give_back
+from gaussdecode.host.memory import REST_SECONDS, give_back
 
 
 class Idle:

@@ -15,14 +15,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from gaussdecode.collect.entry_barrier import EntryBarrier
 from gaussdecode.collect.spool import Spool
-from gaussdecode.collect.together import Together
 from gaussdecode.daemon import quarantine
 from gaussdecode.daemon.housekeeping import Housekeeper
-from gaussdecode.daemon.joint import Joint, Marks
 from gaussdecode.daemon.mirroring import Mirror, mirror_of
 from gaussdecode.daemon.session import Session
-from gaussdecode.daemon.side import Side
+from gaussdecode.daemon.session_group import Marks, SessionGroup
+from gaussdecode.daemon.source_runtime import SourceRuntime
 from gaussdecode.daemon.status.landed import Landed
 from gaussdecode.daemon.streaming import Streaming
 from gaussdecode.errors import (
@@ -77,8 +77,8 @@ class Pipeline:
 
     Attributes:
         landed: up to where, and what; written by the threads that commit.
-        sides: the sources, by name.
-        together: cuts the entries of the sessions that run now, where collectors do not decide alone.
+        runtimes: the sources, by name.
+        barrier: cuts the entries of the sessions that run now, where collectors do not decide alone.
     """
 
     def __init__(
@@ -94,17 +94,17 @@ class Pipeline:
         self._is_paused = is_paused
         self.landed = Landed()
         members = config.members
-        self.sides = {
-            name: Side(
+        self.runtimes = {
+            name: SourceRuntime(
                 name,
                 member,
                 self,
                 is_one_of_several=len(members) > 1,
-                left_to_first=_left_to_first(config) if at else None,
+                tables_from_first_source=_left_to_first(config) if at else None,
             )
             for at, (name, member) in enumerate(members.items())
         }
-        self.together: Together | None = None
+        self.barrier: EntryBarrier | None = None
         self._intake: Intake | None = None
         self._begin_lock = threading.RLock()
         self._places: dict[str, Place] = {}
@@ -161,8 +161,8 @@ class Pipeline:
             self.mirror.close()
         if self.writer is not None:
             self.writer.close()
-        for side in self.sides.values():
-            side.close()
+        for runtime in self.runtimes.values():
+            runtime.close()
         if self.log is not None:
             self.log.close()
 
@@ -171,16 +171,16 @@ class Pipeline:
     def _as_configured(self, kept: Mapping[str, SourceIdentity]) -> dict[str, SourceIdentity]:
         """What a landing says of its sources, with the slots of the configuration."""
         kind = self._config.source.kind.value
-        if len(kept) == len(self.sides) == 1:
+        if len(kept) == len(self.runtimes) == 1:
             (identity,) = kept.values()
             return {
-                name: dataclasses.replace(identity, slot=name, kind=kind) for name in self.sides
+                name: dataclasses.replace(identity, slot=name, kind=kind) for name in self.runtimes
             }
-        named = dict.fromkeys(self.sides, next(iter(kept.values()))) | {
-            name: identity for name, identity in kept.items() if name in self.sides
+        named = dict.fromkeys(self.runtimes, next(iter(kept.values()))) | {
+            name: identity for name, identity in kept.items() if name in self.runtimes
         }
         return {
-            name: dataclasses.replace(identity, slot=self.sides[name].config.slot, kind=kind)
+            name: dataclasses.replace(identity, slot=self.runtimes[name].config.slot, kind=kind)
             for name, identity in named.items()
         }
 
@@ -242,8 +242,8 @@ class Pipeline:
         return self.log
 
     @property
-    def _first(self) -> Side:
-        return next(iter(self.sides.values()))
+    def _first(self) -> SourceRuntime:
+        return next(iter(self.runtimes.values()))
 
     @property
     def landing_position(self) -> LandingPosition | None:
@@ -258,7 +258,9 @@ class Pipeline:
     @property
     def coverage(self) -> Coverage:
         """What only one of publications and white list has, of the first source that says so."""
-        found = (side.coverage for side in self.sides.values() if side.coverage != Coverage())
+        found = (
+            runtime.coverage for runtime in self.runtimes.values() if runtime.coverage != Coverage()
+        )
         return next(found, self._first.coverage)
 
     @property
@@ -283,9 +285,9 @@ class Pipeline:
 
     def _confirm(self) -> None:
         """Have every session's reader told what it may confirm."""
-        for side in self.sides.values():
-            if side.confirming is not None:
-                side.confirming.tell()
+        for runtime in self.runtimes.values():
+            if runtime.confirming is not None:
+                runtime.confirming.tell()
 
     @property
     def _confirms_mirror(self) -> bool:
@@ -345,7 +347,7 @@ class Pipeline:
         """Tables are left out of which the log does not say so yet."""
         return bool(self._aside)
 
-    def stop_table(self, error: TableError, session: Session | Joint) -> None:
+    def stop_table(self, error: TableError, session: Session | SessionGroup) -> None:
         """Between sessions: leave a table out from here on, and say so as soon as that may be."""
         collectors = [one.collector for one in session.members if one.collector is not None]
         if any(collector.assembler.is_comparing for collector in collectors):
@@ -356,7 +358,7 @@ class Pipeline:
     def left_out(self, name: str) -> dict[str, Json]:
         """The ledger of a source, with tables that are left out and not yet written down there."""
         aside = {title: quarantine.left_out(error) for title, error in self._aside.items()}
-        return {**self.sides[name].snapshots.ledger(), **aside}
+        return {**self.runtimes[name].snapshots.ledger(), **aside}
 
     def commit_aside(self, intake: Intake) -> None:
         """Say of which tables nothing lands, before anything else does."""
@@ -398,7 +400,7 @@ class Pipeline:
         """Values of the landing, by metric without its prefix; also while it is recovered."""
         counts = self.landed.totals()
         counts["source_streaming_fallbacks_total"] = sum(
-            side.streaming.fallback_count for side in self.sides.values()
+            runtime.streaming.fallback_count for runtime in self.runtimes.values()
         )
         counts["land_disk_full"] = float(self.is_waiting_for_space)
         counts["land_free_bytes"], counts["land_min_free_bytes"] = self._reserve.measure()
@@ -452,16 +454,16 @@ class Pipeline:
         if self._was_full and not is_full:
             _log.info(Event.DISK_FREED)
         self._was_full = is_full
-        for side in self.sides.values():
-            if side.session is not None:
-                side.session.control.set(Word.DISK_WAIT, int(is_full))
-            if side.streaming.may_resume(side.durable_lsn):
+        for runtime in self.runtimes.values():
+            if runtime.session is not None:
+                runtime.session.control.set(Word.DISK_WAIT, int(is_full))
+            if runtime.streaming.may_resume(runtime.durable_lsn):
                 self.restart_session()
-            side.renew_if_due()
+            runtime.renew_if_due()
         self._note_spool_wait()
 
     def _note_spool_wait(self) -> None:
-        waits = (side.spool_wait for side in self.sides.values())
+        waits = (runtime.spool_wait for runtime in self.runtimes.values())
         wait = next((one for one in waits if one is not None), None)
         if wait is not None and wait != self._spool_wait:
             _log.error(Event.SPOOL_FULL, reason=wait)
@@ -471,7 +473,7 @@ class Pipeline:
 
     def session(
         self, on_tick: Callable[[], None], on_streaming: Callable[[], None]
-    ) -> Session | Joint:
+    ) -> Session | SessionGroup:
         """Make the next session, or one of each source, from the durable position.
 
         Args:
@@ -484,34 +486,36 @@ class Pipeline:
         self._intake = None
         if not self._config.cuts_together:
             return self._first.make_session(self._should_stop, on_tick, on_streaming)
-        names = tuple(self.sides)
-        self.together = together = Together(
+        names = tuple(self.runtimes)
+        self.barrier = barrier = EntryBarrier(
             names, lambda request: self.intake().commit(request), self._config.reorderbuffer_bytes
         )
 
         def make(name: str, should_stop: Callable[[], bool], told: Callable[[], None]) -> Session:
-            return self.sides[name].make_session(should_stop, lambda: None, told)
+            return self.runtimes[name].make_session(should_stop, lambda: None, told)
 
         def marks(on_error: Callable[[BaseException], None]) -> Marks:
-            from gaussdecode.daemon.marking import Marking  # what few landings need, at their start
+            from gaussdecode.daemon.csn_marks import (
+                Marking,  # what few landings need, at their start
+            )
 
-            members = {name: side.config for name, side in self.sides.items()}
-            return Marking(together, members, on_error)
+            members = {name: runtime.config for name, runtime in self.runtimes.items()}
+            return Marking(barrier, members, on_error)
 
-        return Joint(
+        return SessionGroup(
             make,
             names,
             marks if self._config.lands_by_csn else None,
             self._should_stop,
             on_tick,
             on_streaming,
-            together.end,
+            barrier.end,
         )
 
     def session_ended(self, error: GaussDecodeError | None) -> None:
         """A session has ended, or those of all sources; the next may be asked for otherwise."""
-        for side in self.sides.values():
-            side.session_ended(error)
+        for runtime in self.runtimes.values():
+            runtime.session_ended(error)
 
     def choose_tables(self, name: str, *, is_new: bool) -> TableFilter:
         """Write down how the landing begins, before it does; and see what is left out of a source.
@@ -526,12 +530,12 @@ class Pipeline:
             if is_new and refusal is not None:
                 raise ConfigError(refusal)
             if self._config.snapshot_refusal is None:
-                for side in self.sides.values():
-                    list_tables = functools.partial(published_oids, side.config)
-                    note_beginning(side.snapshots, side.config, list_tables, is_new=is_new)
-            side = self.sides[name]
+                for runtime in self.runtimes.values():
+                    list_tables = functools.partial(published_oids, runtime.config)
+                    note_beginning(runtime.snapshots, runtime.config, list_tables, is_new=is_new)
+            runtime = self.runtimes[name]
             self._stopped = stopped(self.snapshots.ledger())
-            return TableFilter(side.snapshots, side.config, self.left_out(name))
+            return TableFilter(runtime.snapshots, runtime.config, self.left_out(name))
 
     def see_role(self, *, is_standby: bool | None) -> None:
         """Begin anew when the standby that is read was promoted, before its WAL goes far."""

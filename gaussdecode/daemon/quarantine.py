@@ -13,8 +13,8 @@ the first thing that follows the comparison.
 """
 
 from gaussdecode.errors import TableError
+from gaussdecode.land.entry_steps import Draft
 from gaussdecode.land.failpoints import SnapshotStep
-from gaussdecode.land.making import Draft
 from gaussdecode.land.names import table_directory
 from gaussdecode.land.snapshots import WHY_STOPPED
 from gaussdecode.land.snapshots import Json as Record

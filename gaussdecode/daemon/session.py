@@ -10,7 +10,7 @@ process died, bytes were wrong, the disk failed; what is not durable is dropped.
 a stage stopped moving, or the source did not answer before the stream; as failed. Nothing
 of one session reaches the next but the log: before anything else is given up, the collector
 is revoked, so that what its thread still does when it wakes, however late, is refused
-(`land.desk`, `collect.gate`).
+(`land.writer_state`, `collect.snapshot_gate`).
 
 A session's life, by event::
 
@@ -35,7 +35,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NoReturn
 
-from gaussdecode import late, limits
+from gaussdecode import limits
 from gaussdecode.automaton import Automaton
 from gaussdecode.collect.collector import Collector
 from gaussdecode.errors import (
@@ -45,6 +45,7 @@ from gaussdecode.errors import (
     SourceError,
     from_record,
 )
+from gaussdecode.host import lazy_pyarrow
 from gaussdecode.ipc.control import Control, Word
 from gaussdecode.ipc.process import Child, Prepared
 from gaussdecode.ipc.ring import Ring
@@ -184,7 +185,7 @@ class Session:
 
     @property
     def members(self) -> "tuple[Session, ...]":
-        """Itself: see `daemon.joint`."""
+        """Itself: see `daemon.session_group`."""
         return (self,)
 
     @property
@@ -333,7 +334,7 @@ class Session:
         thread.start()  # which may fail: then there is nothing to end
         self._thread = thread
         self._let_go()
-        late.load()  # while the server begins the stream
+        lazy_pyarrow.load()  # while the server begins the stream
 
     def _confirm(self, position: SourcePosition) -> None:
         """Committer's thread: from now on this session's reader may confirm this."""

@@ -7,10 +7,10 @@ knows nothing of the others. Where there are several, each table is shown with i
 import dataclasses
 from collections.abc import Callable
 
-from gaussdecode.collect.gate import Gate
+from gaussdecode.collect.snapshot_gate import Gate
 from gaussdecode.collect.spool import Spool
 from gaussdecode.daemon.pipeline import Pipeline
-from gaussdecode.daemon.side import Side
+from gaussdecode.daemon.source_runtime import SourceRuntime
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.snapshots import Json, SnapshotStore
 from gaussdecode.land.writer import Writer
@@ -26,16 +26,16 @@ class OfSource:
 
     Attributes:
         pipeline: what all sources share.
-        side: the source.
+        runtime: the source.
     """
 
     pipeline: Pipeline
-    side: Side
+    runtime: SourceRuntime
 
     @property
     def source(self) -> str | None:
         """See `Context`."""
-        return self.side.source
+        return self.runtime.source
 
     @property
     def log(self) -> CommitLog | None:
@@ -50,17 +50,17 @@ class OfSource:
     @property
     def gate(self) -> Gate:
         """See `Context`."""
-        return self.side.gate
+        return self.runtime.gate
 
     @property
     def snapshots(self) -> SnapshotStore:
         """See `Context`."""
-        return self.side.snapshots
+        return self.runtime.snapshots
 
     @property
     def table_filter(self) -> TableFilter | None:
         """See `Context`."""
-        return self.side.table_filter
+        return self.runtime.table_filter
 
     def spool(self) -> Spool:
         """See `Context`."""
@@ -68,7 +68,7 @@ class OfSource:
 
     def is_left_to_first(self, schema: str, name: str) -> bool:
         """See `Context`."""
-        return self.side.is_left_to_first(schema, name)
+        return self.runtime.is_left_to_first(schema, name)
 
     def restart_session(self) -> None:
         """See `Context`."""
@@ -102,7 +102,7 @@ class Snapshots:
             return lambda: self._finished(name)
 
         self._each = [
-            Snapshotter(member, OfSource(pipeline, pipeline.sides[name]), finished(name))
+            Snapshotter(member, OfSource(pipeline, pipeline.runtimes[name]), finished(name))
             for name, member in config.members.items()
         ]
 

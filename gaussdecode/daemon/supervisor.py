@@ -23,15 +23,14 @@ from pkgutil import resolve_name
 from types import FrameType
 from typing import Final
 
-from gaussdecode.cores import Cores
-from gaussdecode.daemon import loss, quarantine
+from gaussdecode.daemon import lost_slot, quarantine
 from gaussdecode.daemon.decoders import Choice, Seen
 from gaussdecode.daemon.guard import Guard, GuardSettings, Look
 from gaussdecode.daemon.idle import Idle
-from gaussdecode.daemon.joint import Joint
 from gaussdecode.daemon.notify import Notifier
 from gaussdecode.daemon.pipeline import Pipeline, reserve_of
 from gaussdecode.daemon.session import POLL_SECONDS, Session
+from gaussdecode.daemon.session_group import SessionGroup
 from gaussdecode.daemon.snapshots import Snapshots
 from gaussdecode.daemon.status.facts import DaemonFacts, Running, Standing
 from gaussdecode.daemon.status.http import MonitoringServer
@@ -46,8 +45,9 @@ from gaussdecode.errors import (
     SourceRefusedError,
     StoppedError,
     TableError,
-    told,
+    error_text,
 )
+from gaussdecode.host.cores import Cores
 from gaussdecode.ipc.control import Word
 from gaussdecode.ipc.process import Prepared
 from gaussdecode.logs import Event, get_logger
@@ -322,9 +322,9 @@ class Supervisor:
             try:
                 error = self._run_one(pipeline, session)
             except SourceRefusedError as refused:
-                gaps = loss.record_loss(self._config, pipeline)
+                gaps = lost_slot.record_loss(self._config, pipeline)
                 self._running.is_slot_lost = bool(gaps)
-                final = loss.final_refusal(self._config, gaps) if gaps else None
+                final = lost_slot.final_refusal(self._config, gaps) if gaps else None
                 if final is not None:
                     raise final from refused
                 raise
@@ -342,7 +342,9 @@ class Supervisor:
             if error is not None and not self._stop.is_set():
                 self._wait(error, time.monotonic() - began)
 
-    def _run_one(self, pipeline: Pipeline, session: Session | Joint) -> GaussDecodeError | None:
+    def _run_one(
+        self, pipeline: Pipeline, session: Session | SessionGroup
+    ) -> GaussDecodeError | None:
         """Run a session; an error that may pass is given back, others are raised."""
         try:
             session.run()
@@ -371,7 +373,7 @@ class Supervisor:
         if guard is None or not guard.wants_drop or self._stop.is_set():
             return error
         try:
-            refusal = loss.give_up_slot(self._config, pipeline)
+            refusal = lost_slot.give_up_slot(self._config, pipeline)
         except GaussDecodeError as failure:
             if not failure.retryable:
                 raise
@@ -396,7 +398,7 @@ class Supervisor:
 
     def _wait(self, error: GaussDecodeError, lasted: float) -> None:
         wait = self._backoff.next_wait(lasted)
-        reason = told(error)
+        reason = error_text(error)
         self._set_state("retrying", reason)
         _log.warning(Event.SESSION_RETRYING, reason=reason, wait_seconds=round(wait, 2))
         deadline = time.monotonic() + wait

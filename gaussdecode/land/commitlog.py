@@ -40,15 +40,15 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Self
 
 from gaussdecode.errors import LandingError
+from gaussdecode.land import entry_steps, recovery
 from gaussdecode.land import layout as layouts
-from gaussdecode.land import making, recovery
 from gaussdecode.land.checkpoint import BLOCK, Checkpoints
 from gaussdecode.land.disk import Disk
 from gaussdecode.land.entry import Entries, parse_entry
+from gaussdecode.land.entry_steps import Draft
 from gaussdecode.land.failpoints import Step
 from gaussdecode.land.files import Files
-from gaussdecode.land.making import Draft
-from gaussdecode.land.mirror.known import bare_until
+from gaussdecode.land.mirror.known import mirrored_only_until
 from gaussdecode.land.names import PREPARED, entry_path, is_prepared_name
 from gaussdecode.land.space import SpaceWait
 from gaussdecode.model.entry import CommitEntry
@@ -79,8 +79,8 @@ class CommitLog:
         source: name of the one source, or of the first of several.
         entries: reads committed entries.
         findings: what recovery did or saw that an operator should know, in sentences.
-        bare: data files of entries up to this number may be in the mirror only.
-        doomed: files of prepared transactions that nobody needs once the mirror has an entry: its
+        mirrored_only_until: data files of entries up to this number may be in the mirror only.
+        pending_removals: files of prepared transactions that nobody needs once the mirror has an entry: its
             number, and the path.
     """
 
@@ -97,13 +97,13 @@ class CommitLog:
         self.source = next(iter(layout.sources))
         self.entries = Entries(disk)
         self.findings = recovered.findings
-        self.bare = bare_until(disk)
+        self.mirrored_only_until = mirrored_only_until(disk)
         self._checkpoints = checkpoints
         self._state = recovered.state
         self._now = now
         self._lock = threading.RLock()
-        self.doomed: deque[tuple[int, str]] = deque()
-        self.doom_strays()
+        self.pending_removals: deque[tuple[int, str]] = deque()
+        self.find_orphans()
         self._broken: BaseException | None = None
         self._uncertain = False
 
@@ -243,16 +243,16 @@ class CommitLog:
         with self._lock:
             return sorted(self._state.prepared.values(), key=lambda file: (file.lsn, file.path))
 
-    def doom_strays(self) -> None:
+    def find_orphans(self) -> None:
         """Find files of prepared transactions that no entry names; nobody may be writing one."""
-        known = {*self._state.prepared, *(path for _, path in list(self.doomed))}
+        known = {*self._state.prepared, *(path for _, path in list(self.pending_removals))}
         paths = (f"{PREPARED}/{item.name}" for item in self.disk.items(PREPARED))
         strays = [
             path
             for path in paths
             if path not in known and is_prepared_name(path.rpartition("/")[2])
         ]
-        self.doomed.extend((self.next_n - 1, path) for path in strays)
+        self.pending_removals.extend((self.next_n - 1, path) for path in strays)
 
     def forget_prepared(self, through: int | None = None) -> None:
         """Remove files of prepared transactions that ended.
@@ -263,8 +263,8 @@ class CommitLog:
         Raises:
             DiskError: the file system failed.
         """
-        while self.doomed and (through is None or self.doomed[0][0] <= through):
-            self.disk.remove(self.doomed.popleft()[1])
+        while self.pending_removals and (through is None or self.pending_removals[0][0] <= through):
+            self.disk.remove(self.pending_removals.popleft()[1])
 
     @property
     def is_uncertain(self) -> bool:
@@ -299,7 +299,7 @@ class CommitLog:
         Never one before the last entry's, however the clock is set: what is unfinished there
         must be found by the next start.
         """
-        return making.partition_day(self._now(), self._state)
+        return entry_steps.partition_day(self._now(), self._state)
 
     def iterate(self, first: int, last: int) -> Iterator[CommitEntry]:
         """Read entries `first` to `last`, old ones from their checkpoints."""
@@ -335,10 +335,10 @@ class CommitLog:
                 if confirm is not None:
                     confirm(entry)
                 self.disk.files.reach(Step.POSITION_CONFIRMED)
-                making.tidy(self.disk, entry)
+                entry_steps.tidy(self.disk, entry)
                 self._checkpoints.advance(self._state)
             except BaseException as error:
-                self._broken = _told(error)
+                self._broken = _wrap_fenced(error)
                 if self._broken is error:
                     raise
                 raise self._broken from error
@@ -351,15 +351,17 @@ class CommitLog:
 
     def _commit(self, draft: Draft) -> CommitEntry:
         is_by_csn = self.layout.order == ORDER_CSN
-        planned = making.plan(draft, self._state, self.source, self._now(), is_by_csn=is_by_csn)
-        making.sync(self.disk, planned)
+        planned = entry_steps.plan(
+            draft, self._state, self.source, self._now(), is_by_csn=is_by_csn
+        )
+        entry_steps.sync(self.disk, planned)
         entry = planned.entry
         self._uncertain = True
-        making.decide(self.disk, entry, self._check_next)
-        making.reveal(self.disk, entry)
-        making.show(self.disk, entry)
+        entry_steps.decide(self.disk, entry, self._check_next)
+        entry_steps.reveal(self.disk, entry)
+        entry_steps.show(self.disk, entry)
         self._state.fold(entry)
-        self.doomed.extend((entry.n, path) for path in entry.ended)
+        self.pending_removals.extend((entry.n, path) for path in entry.ended)
         self._uncertain = False
         return entry
 
@@ -383,7 +385,7 @@ class CommitLog:
             )
 
 
-def _told(error: BaseException) -> BaseException:
+def _wrap_fenced(error: BaseException) -> BaseException:
     """Say what it means that something written here is not there any more."""
     if not isinstance(error, FileNotFoundError):
         return error

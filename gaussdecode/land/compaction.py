@@ -15,10 +15,10 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from gaussdecode import late
 from gaussdecode.errors import DiskError, LandingError
+from gaussdecode.host import lazy_pyarrow
 from gaussdecode.land.commitlog import ORDER_CSN, CommitLog
-from gaussdecode.land.making import Draft, HiddenFile
+from gaussdecode.land.entry_steps import Draft, HiddenFile
 from gaussdecode.land.names import compact_directory
 from gaussdecode.land.parquet import ParquetSink
 from gaussdecode.model.entry import CommitEntry
@@ -73,7 +73,7 @@ def compact(
         The ``compact`` entry, whose ``extra["skipped"]`` says what was left alone because it
         is damaged (that must not stop what lands now); None when the block is not complete yet or a stop was asked for.
     """
-    first = max(log.compacted, log.floor + 1, log.bare + 1)
+    first = max(log.compacted, log.floor + 1, log.mirrored_only_until + 1)
     block = first - first % log.block
     if block + log.block > log.next_n:
         return None
@@ -159,7 +159,7 @@ def merge(log: CommitLog, block: int, files: list[LandingFile], compression: str
     try:
         with ExitStack() as stack:
             opened = [
-                late.pq.ParquetFile(stack.enter_context(log.disk.files.open(file.path)))
+                lazy_pyarrow.pq.ParquetFile(stack.enter_context(log.disk.files.open(file.path)))
                 for file in files
             ]
             for rows in _batched(_row_groups(opened, _ORDER[log.layout.order])):

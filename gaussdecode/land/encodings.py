@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from gaussdecode import late
+from gaussdecode.host import lazy_pyarrow
 
 FORMAT: Final[dict[str, Any]] = {"version": "2.6", "store_decimal_as_integer": True}
 """What every writer of our files is told: logical types, and what holds a decimal."""
@@ -226,7 +226,7 @@ def _elements(maps: pa.ChunkedArray, part: str, kind: pa.DataType) -> pa.Chunked
 def _is_repetitive(values: pa.ChunkedArray) -> bool:
     if pa.types.is_boolean(values.type) or len(values) == values.null_count:
         return False
-    distinct: int = late.pc.count_distinct(values, mode="only_valid").as_py()
+    distinct: int = lazy_pyarrow.pc.count_distinct(values, mode="only_valid").as_py()
     present: int = len(values) - values.null_count
     return distinct < _PAYS_BELOW * present
 
@@ -279,7 +279,7 @@ def _longest(values: pa.ChunkedArray) -> int:
         pa.types.is_string(values.type) or pa.types.is_binary(values.type)
     ):
         return 0
-    longest: int | None = late.pc.max(late.pc.binary_length(values)).as_py()
+    longest: int | None = lazy_pyarrow.pc.max(lazy_pyarrow.pc.binary_length(values)).as_py()
     return longest or 0
 
 
@@ -290,7 +290,9 @@ def _loose_columns(table: pa.Table, options: dict[str, Any]) -> frozenset[str]:
         return frozenset()
     trial = pa.BufferOutputStream()
     footer: list[Any] = []  # Any: pyarrow has no types
-    with late.pq.ParquetWriter(trial, table.schema, metadata_collector=footer, **options) as writer:
+    with lazy_pyarrow.pq.ParquetWriter(
+        trial, table.schema, metadata_collector=footer, **options
+    ) as writer:
         writer.write_table(sample)
     group = footer[0].row_group(0)
     chunks = [group.column(index) for index in range(group.num_columns)]

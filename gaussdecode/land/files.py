@@ -23,8 +23,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Final, Generic, NamedTuple, TypeVar
 
-from gaussdecode.access import group_name, refused, user_name
 from gaussdecode.errors import AccessError, ConfigError, DiskError, LandingError
+from gaussdecode.host.access import group_name, refused, user_name
 from gaussdecode.land.failpoints import Failpoints, Operation, Point
 from gaussdecode.land.names import LOCK
 

@@ -26,8 +26,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from gaussdecode import late
 from gaussdecode.errors import LandingError
+from gaussdecode.host import lazy_pyarrow
 from gaussdecode.land import rowgroups, thrift
 from gaussdecode.land.encodings import FORMAT
 from gaussdecode.land.thrift import Struct
@@ -132,7 +132,7 @@ def _rows_of(array: pa.Array) -> npt.NDArray[np.int64]:
     if array.nbytes <= HUGE_BYTES:
         return none
     if _is_bytes(array):
-        lengths = late.pc.binary_length(array).fill_null(0).to_numpy(zero_copy_only=False)
+        lengths = lazy_pyarrow.pc.binary_length(array).fill_null(0).to_numpy(zero_copy_only=False)
         return np.flatnonzero(lengths > HUGE_BYTES)
     if pa.types.is_struct(array.type):
         return np.concatenate([none, *map(_rows_of, array.flatten())])
@@ -150,7 +150,7 @@ def _emptied(array: pa.Array, path: Path, huge: dict[Path, pa.Array]) -> pa.Arra
     of = array.type
     if _is_bytes(array):
         huge[path] = array
-        return late.pc.if_else(
+        return lazy_pyarrow.pc.if_else(
             array.is_valid(), pa.scalar(b"", pa.binary()).cast(of), pa.scalar(None, of)
         )
     if pa.types.is_struct(of):
@@ -212,7 +212,7 @@ def _encoded(values: pa.Array) -> Iterator[bytes | memoryview]:
 def _written(row: pa.Table, compression: str, level: int | None) -> memoryview:
     """A Parquet file of one row."""
     file = io.BytesIO()
-    late.pq.write_table(
+    lazy_pyarrow.pq.write_table(
         row,
         file,
         compression=compression,
@@ -240,7 +240,7 @@ def _put_chunk(
     if header[_PAGE_TYPE][1] != _DATA_PAGE or not body.endswith(empty):
         raise LandingError("pyarrow writes pages in a way that huge values have no place in")
     levels = body.removesuffix(empty)
-    total = plain_bytes + sum(late.pc.binary_length(values).drop_null().to_pylist())
+    total = plain_bytes + sum(lazy_pyarrow.pc.binary_length(values).drop_null().to_pylist())
     if total > _MAX_PAGE_BYTES:
         raise LandingError(f"{total} bytes of huge values in one row are more than Parquet takes")
     packed_bytes = 0

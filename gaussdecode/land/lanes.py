@@ -9,7 +9,7 @@ spent, and what of the machine was idle.
 from collections.abc import Callable
 from typing import Final
 
-from gaussdecode.cores import Cores, least_growth
+from gaussdecode.host.cores import Cores, least_growth
 
 WINDOW_SECONDS: Final = 1.0  # arbitrary
 _WAITS: Final = 0.25  # of a window, from which the collector waits for the writer

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from gaussdecode import late
+from gaussdecode.host import lazy_pyarrow
 from gaussdecode.land import encodings, hugerow, rowgroups
 from gaussdecode.land.disk import Disk
 from gaussdecode.land.rowgroups import Encoded
@@ -55,7 +55,7 @@ class ParquetSink:
         # Its many small writes do not each take the GIL, which other threads may hold for long.
         self._stream = pa.output_stream(self._sink, buffer_size=_STREAM_BYTES)
         self.options = encodings.writer_options(sample, compression, self._level)
-        self._writer = late.pq.ParquetWriter(
+        self._writer = lazy_pyarrow.pq.ParquetWriter(
             self._stream, schema, metadata_collector=self._footer, **self.options
         )
 

@@ -28,13 +28,13 @@ from collections.abc import Iterator
 from typing import Final
 
 from gaussdecode.errors import LandingError, unreadable
-from gaussdecode.land import making
+from gaussdecode.land import entry_steps
 from gaussdecode.land.checkpoint import Checkpoints
 from gaussdecode.land.disk import Disk
 from gaussdecode.land.entry import Entries
+from gaussdecode.land.expiry import apply_floor
 from gaussdecode.land.files import Item
-from gaussdecode.land.floor import apply_floor
-from gaussdecode.land.mirror.known import bare_until
+from gaussdecode.land.mirror.known import mirrored_only_until
 from gaussdecode.land.names import (
     CHECKPOINTS,
     COMMITS,
@@ -62,7 +62,7 @@ _ENTRIES_BACK: Final = 8
 _SLACK: Final = dt.timedelta(days=2)
 """Partitions this much older than the last entries hold nothing unfinished: files are begun
 at most an entry ahead, and never in the partition of a day before the last entry's
-(`making.partition_day`), whatever the clock says. Versions before went by the clock."""
+(`entry_steps.partition_day`), whatever the clock says. Versions before went by the clock."""
 
 _NAMED_FOREIGN: Final = 20
 """Foreign things that are named at a start; arbitrary. `verify` names more."""
@@ -223,9 +223,9 @@ class _Recovery:
         for file in entry.files:
             self.disk.ensure_directory(parent(file.path))
         self.disk.sync_directories(COMMITS)
-        making.reveal(self.disk, entry)
-        making.show(self.disk, entry)
-        making.tidy(self.disk, entry)
+        entry_steps.reveal(self.disk, entry)
+        entry_steps.show(self.disk, entry)
+        entry_steps.tidy(self.disk, entry)
         self.fold(entry)
         self.result.findings.append(
             f"entry {entry.n} was decided but not shown when the last process ended; completed"
@@ -350,7 +350,7 @@ class _Recovery:
 
     def check_last(self) -> None:
         """Compare sizes of files of the last entry; report what differs."""
-        if self.last is None or self.last.n <= bare_until(self.disk):
+        if self.last is None or self.last.n <= mirrored_only_until(self.disk):
             return
         for file in self.last.files[:_CHECKED_FILES]:
             size = self.disk.size(file.path)

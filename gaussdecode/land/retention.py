@@ -13,9 +13,9 @@ import itertools
 
 from gaussdecode.errors import LandingError
 from gaussdecode.land.commitlog import CommitLog
+from gaussdecode.land.entry_steps import Draft
+from gaussdecode.land.expiry import apply_floor
 from gaussdecode.land.failpoints import Step
-from gaussdecode.land.floor import apply_floor
-from gaussdecode.land.making import Draft
 from gaussdecode.land.state import step_ms
 from gaussdecode.model.entry import CheckpointHeader, CommitEntry
 from gaussdecode.model.landing import EntryKind

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from gaussdecode import late
+from gaussdecode.host import lazy_pyarrow
 from gaussdecode.land import thrift
 from gaussdecode.land.thrift import Items, Struct
 
@@ -56,7 +56,7 @@ def encode(table: pa.Table, options: dict[str, Any]) -> Encoded:  # Any: pyarrow
         options: of `pyarrow.parquet.ParquetWriter`.
     """
     stream = pa.BufferOutputStream()
-    with late.pq.ParquetWriter(stream, table.schema, **options) as writer:
+    with lazy_pyarrow.pq.ParquetWriter(stream, table.schema, **options) as writer:
         writer.write_table(table, row_group_size=max(1, table.num_rows))
     data = memoryview(stream.getvalue()).cast("B")
     group, stop = only_group(data)

@@ -16,7 +16,7 @@ from typing import Any, Final
 from gaussdecode.errors import LandingError, unreadable
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.disk import Disk
-from gaussdecode.land.making import PendingSchema
+from gaussdecode.land.entry_steps import PendingSchema
 from gaussdecode.land.names import SCHEMAS
 from gaussdecode.model.landing import schema_key
 from gaussdecode.model.seal import canonical_json, check_version, read_sealed, sealed

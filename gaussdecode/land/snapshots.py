@@ -26,8 +26,8 @@ from typing import Any, Final, NamedTuple, Self
 
 import pyarrow as pa
 
-from gaussdecode.access import rights
 from gaussdecode.errors import AccessError, DiskError, LandingError, unreadable
+from gaussdecode.host.access import rights
 from gaussdecode.land.disk import Disk
 from gaussdecode.land.failpoints import SnapshotStep
 from gaussdecode.land.names import unfinished_number

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from gaussdecode import limits
-from gaussdecode.access import refused
 from gaussdecode.errors import DiskError, DiskStillFullError
+from gaussdecode.host.access import refused
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ import dataclasses
 from collections import Counter, deque
 
 from gaussdecode.errors import AccountError
-from gaussdecode.land.making import HiddenFile
+from gaussdecode.land.entry_steps import HiddenFile
 from gaussdecode.land.parquet import ParquetSink, encode, operations
 from gaussdecode.land.rowgroups import Encoded
 from gaussdecode.model.account import say

@@ -16,8 +16,8 @@ from typing import Final
 
 import pyarrow as pa
 
-from gaussdecode import late
 from gaussdecode.errors import LandingError
+from gaussdecode.host import lazy_pyarrow
 from gaussdecode.land.commitlog import ORDER_CSN, CommitLog
 from gaussdecode.land.entry import Entries
 from gaussdecode.land.mirror.known import without_transactions
@@ -126,7 +126,7 @@ def _find_first(log: CommitLog, source: str, lsn: int) -> tuple[int, int]:
     now = log.positions[source]
     stop = log.next_n
     oldest = ends_at(now)
-    held = max(log.floor, without_transactions(log.bare)) + 1
+    held = max(log.floor, without_transactions(log.mirrored_only_until)) + 1
     while stop > held:
         start = max(stop - _BLOCK, held)
         for entry in reversed(list(log.iterate(start, stop - 1))):
@@ -180,7 +180,7 @@ def _files(entry: CommitEntry, source: str) -> list[LandingFile]:
 def _batches(log: CommitLog, file: LandingFile) -> Iterator[pa.RecordBatch]:
     try:
         with log.disk.files.open(file.path) as opened:
-            parquet = late.pq.ParquetFile(opened)
+            parquet = lazy_pyarrow.pq.ParquetFile(opened)
             yield from parquet.iter_batches(_ROWS, columns=list(_COLUMNS))
     except (OSError, pa.ArrowException, KeyError) as error:
         raise LandingError(

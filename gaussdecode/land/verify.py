@@ -35,11 +35,10 @@ from gaussdecode.errors import ConfigError, GaussDecodeError, LandingError
 from gaussdecode.land.commitlog import ORDER_CSN
 from gaussdecode.land.disk import Disk
 from gaussdecode.land.entry import Entries, parse_entry
+from gaussdecode.land.expiry import FloorWatch
 from gaussdecode.land.files import Files
-from gaussdecode.land.floor import FloorWatch
 from gaussdecode.land.layout import read_layout
-from gaussdecode.land.lying import Sums, strays, walk
-from gaussdecode.land.mirror.known import bare_until
+from gaussdecode.land.mirror.known import mirrored_only_until
 from gaussdecode.land.names import (
     COMPACT,
     MESSAGES,
@@ -54,6 +53,7 @@ from gaussdecode.land.snapshots import ROOT as SNAPSHOTS
 from gaussdecode.land.snapshots import is_whole
 from gaussdecode.land.space import SpaceWait
 from gaussdecode.land.state import LogState
+from gaussdecode.land.stray_files import Sums, strays, walk
 from gaussdecode.land.tree import Kind, spell
 from gaussdecode.model.account import Account, add, counted, counted_files, files_of
 from gaussdecode.model.entry import CommitEntry
@@ -153,7 +153,7 @@ class _Verification:
         self.tables: set[str] = set()
         self.anchor = self.state.anchor
         self.watch = FloorWatch(self.entries)
-        self.lying, self.named = Sums(), Sums()
+        self.on_disk, self.named = Sums(), Sums()
         self.young: list[str] = []
         self.has_sums = False
         self.held: list[tuple[str | None, dict[str, int]]] = []  # by files of the entry, as read
@@ -307,7 +307,7 @@ class _Verification:
 
         Files that are in the mirror only are as good as given up here.
         """
-        if n <= bare_until(self.disk):
+        if n <= mirrored_only_until(self.disk):
             return True
         block = path.split("/")[1] if path.startswith(f"{COMPACT}/") else ""
         return min(n, int(block) if block.isdecimal() else n) <= self.watch.look()
@@ -479,7 +479,7 @@ class _Verification:
                     unfinished.append(path)
             elif number is not None and item.is_file:
                 if number <= self.last_before:
-                    self.lying.add(number, path)
+                    self.on_disk.add(number, path)
                 elif len(self.young) <= _MAX_FINDINGS:
                     self.young.append(path)
             elif item.is_file:
@@ -508,7 +508,7 @@ class _Verification:
             n = data_number(path.rpartition("/")[2]) or 0
             if is_idle and n >= self.state.next_n:
                 self.report.add(f"{path} belongs to entry {n}, which is not in the log")
-        for block in self.lying.unlike(self.named):
+        for block in self.on_disk.unlike(self.named):
             self.check_block(block, is_idle=is_idle)
             if self.report.is_cut:
                 return

@@ -8,7 +8,7 @@ Generations
     Row groups come through an `Intake`, of which one is open at a time: `begin` opens one
     for a session, `discard` and `close` end it. From then on whatever comes through it is
     refused, also what was waiting already: a session that is over can neither add to what
-    the next one lands nor move the position. States and rules: `land.desk`.
+    the next one lands nor move the position. States and rules: `land.writer_state`.
 
 Threads
     The *collector* calls the intake; where there are several sources, the collector of each.
@@ -39,17 +39,17 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from gaussdecode.errors import AccountError
+from gaussdecode.host.memory import REST_SECONDS, give_back
 from gaussdecode.land.commitlog import CommitLog
-from gaussdecode.land.desk import Desk, Sealed, Work
+from gaussdecode.land.entry_steps import Draft
 from gaussdecode.land.failpoints import Step
 from gaussdecode.land.lanes import WINDOW_SECONDS, Lanes
-from gaussdecode.land.making import Draft
 from gaussdecode.land.names import data_directory
 from gaussdecode.land.parquet import ParquetSink
 from gaussdecode.land.schemas import SchemaStore
-from gaussdecode.land.spent import Spent
+from gaussdecode.land.stopwatch import Stopwatch
 from gaussdecode.land.tablefile import OpenEntry, QueuedGroup, TableFile
-from gaussdecode.memory import REST_SECONDS, give_back
+from gaussdecode.land.writer_state import Sealed, Work, WriterState
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.histogram import Histogram
 from gaussdecode.model.landing import EntryKind, SourcePosition
@@ -107,7 +107,7 @@ class Writer:
         self.durations = {stage: Histogram() for stage in STAGES}
         self.commit_seconds = 0.0
         self.visible_seconds = 0.0
-        self.encoding, self.syncing, self.committing = Spent(), Spent(), Spent()
+        self.encoding, self.syncing, self.committing = Stopwatch(), Stopwatch(), Stopwatch()
         self._log = log
         self._compression = compression
         self._on_durable = on_durable
@@ -119,7 +119,7 @@ class Writer:
         self._lanes = lanes if isinstance(lanes, Lanes) else Lanes(lanes, lanes)
         self._looking = threading.Lock()
         make_content = functools.partial(OpenEntry, target_file_size, max_open_files)
-        self._desk = Desk(make_content, self._lanes.first, lane_bytes, clock)
+        self._writer_state = WriterState(make_content, self._lanes.first, lane_bytes, clock)
         self._intake: Intake | None = None
         self._threads: list[threading.Thread] = []
         self._start("committer", self._committer)
@@ -134,27 +134,27 @@ class Writer:
     @property
     def blocked_seconds(self) -> float:
         """For which the collector has waited."""
-        return self._desk.blocked.seconds
+        return self._writer_state.blocked.seconds
 
     @property
     def lane_count(self) -> int:
         """Encoding threads."""
-        return self._desk.lane_count
+        return self._writer_state.lane_count
 
     @property
     def moved_ns(self) -> int:
         """Monotonic time at which a lane or the committer last finished something."""
-        return self._desk.moved_ns
+        return self._writer_state.moved_ns
 
     @property
     def waiting_bytes(self) -> int:
         """Arrow bytes that wait for a lane or are being encoded."""
-        return self._desk.waiting_bytes
+        return self._writer_state.waiting_bytes
 
     @property
     def is_committing(self) -> bool:
         """An entry is under way; `Intake.commit` would block."""
-        return self._desk.is_committing
+        return self._writer_state.is_committing
 
     @property
     def is_waiting_for_space(self) -> bool:
@@ -174,8 +174,8 @@ class Writer:
             LandingError: the writer has failed or is closed.
             StateError: the intake before is still open.
         """
-        generation = self._desk.begin()
-        self._intake = Intake(self, self._desk, self._log, generation, confirm or _nobody)
+        generation = self._writer_state.begin()
+        self._intake = Intake(self, self._writer_state, self._log, generation, confirm or _nobody)
         return self._intake
 
     def intake_of(self, generation: int) -> "Intake":
@@ -185,7 +185,7 @@ class Writer:
             SupersededError: it is over.
             LandingError: the writer has failed or is closed.
         """
-        self._desk.check(generation)
+        self._writer_state.check(generation)
         assert self._intake is not None
         return self._intake
 
@@ -201,7 +201,7 @@ class Writer:
         Raises:
             LandingError: the writer has failed.
         """
-        return self._desk.wait_committed(seconds)
+        return self._writer_state.wait_committed(seconds)
 
     def discard(self) -> None:
         """End the intake; throw away everything no entry was asked for, and its files.
@@ -210,19 +210,19 @@ class Writer:
         failure nothing is waited for, and files that a decided entry may name are kept.
         """
         self._clear()
-        self._desk.cleared(is_last=False)
+        self._writer_state.cleared(is_last=False)
 
     def close(self) -> None:
         """Discard what is not committed and end the threads; the log stays open."""
         self._clear()
-        self._desk.cleared(is_last=True)
+        self._writer_state.cleared(is_last=True)
         with self._looking:  # whoever was adding lanes has; nobody does any more
             threads = tuple(self._threads)
         for thread in threads:
             thread.join()
 
     def _clear(self) -> None:
-        for file in self._desk.end(is_uncertain=lambda: self._log.is_uncertain):
+        for file in self._writer_state.end(is_uncertain=lambda: self._log.is_uncertain):
             if file.sink is not None:
                 file.sink.abandon()
                 self._remove(file.sink.path)
@@ -245,7 +245,7 @@ class Writer:
         if not self._looking.acquire(blocking=False):
             return
         try:
-            count = self._desk.lane_count
+            count = self._writer_state.lane_count
             more = self._start_lanes(generation, count, self._wanted_lanes(count))
         finally:
             self._looking.release()
@@ -256,29 +256,29 @@ class Writer:
         if self.is_waiting_for_space:  # the lanes wait, and so would others
             self._lanes.forget()
             return 0
-        waited = self._desk.blocked.any_seconds
+        waited = self._writer_state.blocked.any_seconds
         return self._lanes.look(self._clock(), self.encoding.seconds, waited, count)
 
     def _start_lanes(self, generation: int, count: int, more: int) -> int:
         """Start lanes beside so many; gives how many: the system may have no thread for one."""
-        self._desk.check(generation)
+        self._writer_state.check(generation)
         started = 0
         with contextlib.suppress(RuntimeError):
             for started in range(more):
                 self._start(f"lane-{count + started}", self._lane)
             started = more
-        self._desk.add_lanes(started)
+        self._writer_state.add_lanes(started)
         return started
 
     def _run(self, loop: Callable[[], None]) -> None:
         try:
             loop()
         except BaseException as error:  # noqa: BLE001  # a thread must not die in silence
-            if self._desk.fail(error):
+            if self._writer_state.fail(error):
                 self._on_error(error)
 
     def _lane(self) -> None:
-        while (work := self._desk.next_work()) is not None:
+        while (work := self._writer_state.next_work()) is not None:
             try:
                 with self.encoding:
                     if work.is_ahead:
@@ -286,15 +286,15 @@ class Writer:
                     else:
                         self._write(work.file, work.queued)
             finally:
-                self._desk.rest()
-            if not self._desk.has_work(REST_SECONDS):
+                self._writer_state.rest()
+            if not self._writer_state.has_work(REST_SECONDS):
                 give_back()
 
     def _encode_ahead(self, work: Work) -> None:
         assert work.queued is not None
         with self._timed("encode"):
             encoded = work.file.encode_ahead(work.queued.group, self._compression)
-        self._desk.encoded(work.file, work.queued, encoded)
+        self._writer_state.encoded(work.file, work.queued, encoded)
 
     def _write(self, file: TableFile, queued: QueuedGroup | None) -> None:
         if queued is not None:
@@ -306,10 +306,10 @@ class Writer:
                     file.encode(queued.group)
             else:
                 file.append(queued.group, queued.encoded)
-        if self._desk.is_complete(file, queued):
+        if self._writer_state.is_complete(file, queued):
             with self.syncing, self._timed("sync"):
                 file.finish()
-            self._desk.finished(file)
+            self._writer_state.finished(file)
 
     @contextlib.contextmanager
     def _timed(self, stage: str) -> Iterator[None]:
@@ -329,7 +329,7 @@ class Writer:
         )
 
     def _committer(self) -> None:
-        while (sealed := self._desk.next_sealed()) is not None:
+        while (sealed := self._writer_state.next_sealed()) is not None:
             is_committed = False
             try:
                 started = self._clock()
@@ -342,7 +342,7 @@ class Writer:
                 self.durations["publish"].add(self.commit_seconds)
                 is_committed = True
             finally:
-                self._desk.entry_done(is_committed=is_committed)
+                self._writer_state.entry_done(is_committed=is_committed)
 
     def _confirm(self, sealed: Sealed, entry: CommitEntry) -> None:
         sealed.request.commit_times.tell(self.latency, self._wall_clock())
@@ -370,7 +370,7 @@ class Intake:
     def __init__(
         self,
         writer: Writer,
-        desk: Desk,
+        writer_state: WriterState,
         log: CommitLog,
         generation: int,
         confirm: Callable[[SourcePosition], object],
@@ -378,19 +378,19 @@ class Intake:
         self.generation = generation
         self.schemas = SchemaStore(log)
         self._writer = writer
-        self._desk = desk
+        self._writer_state = writer_state
         self._log = log
         self._confirm = confirm
 
     @property
     def largest_file_bytes(self) -> int:
         """Size of the largest file that is not yet handed to an entry."""
-        return self._desk.largest_file_bytes
+        return self._writer_state.largest_file_bytes
 
     @property
     def is_crowded(self) -> bool:
         """Files of the open entry were closed early, for other tables' sake."""
-        return self._desk.is_crowded
+        return self._writer_state.is_crowded
 
     @property
     def commit_seconds(self) -> float:
@@ -410,7 +410,7 @@ class Intake:
             LandingError: the writer has failed.
         """
         self._writer.add_lanes(self.generation)
-        while not self._desk.put(self.generation, group, WINDOW_SECONDS):
+        while not self._writer_state.put(self.generation, group, WINDOW_SECONDS):
             self._writer.add_lanes(self.generation)
 
     def commit(self, request: EntryRequest) -> None:
@@ -422,7 +422,9 @@ class Intake:
             SupersededError: the intake is over.
             LandingError: the writer has failed.
         """
-        self._desk.seal(self.generation, request, self.schemas.take_pending(), self._confirm)
+        self._writer_state.seal(
+            self.generation, request, self.schemas.take_pending(), self._confirm
+        )
 
     def note(self, request: EntryRequest) -> None:
         """Commit an entry without files at once; the positions of the log do not move.
@@ -458,7 +460,7 @@ class Intake:
             SupersededError: the intake is over.
             LandingError: the writer has failed.
         """
-        self._desk.wait_committed(generation=self.generation)
+        self._writer_state.wait_committed(generation=self.generation)
 
     def check(self) -> None:
         """See that the intake is not over.
@@ -467,11 +469,11 @@ class Intake:
             SupersededError: it is.
             LandingError: the writer has failed.
         """
-        self._desk.check(self.generation)
+        self._writer_state.check(self.generation)
 
     def end(self) -> None:
         """Refuse everything from now on; waits for nobody, and may be called by anybody."""
-        self._desk.revoke(self.generation)
+        self._writer_state.revoke(self.generation)
 
 
 def _nobody(_: SourcePosition) -> None:

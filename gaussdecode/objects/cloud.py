@@ -121,7 +121,7 @@ class CloudStore(Store[ObjectStore]):
             return FileNotFoundError(path)
         said = [match for match in (status and status[1], code) if match]
         why = ": ".join(said) or plain_reason(error)
-        return self._told(what, path, why, is_refused=is_refused)
+        return self._error(what, path, why, is_refused=is_refused)
 
     def _make(self) -> ObjectStore:
         settings = self._settings

@@ -160,7 +160,7 @@ class HdfsStore(Store[_Client]):
             with contextlib.suppress(*self._RAISED):
                 client.delete(hidden)
             if getattr(error, "exception", None) == _MISSING:  # which would be said of `content`
-                raise self._told(
+                raise self._error(
                     "put", path, "somebody else removed it", is_refused=False
                 ) from None
             raise
@@ -224,7 +224,7 @@ class HdfsStore(Store[_Client]):
             return FileExistsError(path)
         is_unknown = str(error).startswith(_UNAUTHORIZED)
         why = "401 Unauthorized" if is_unknown else name or plain_reason(error)
-        return self._told(what, path, why, is_refused=is_unknown or name in _REFUSED)
+        return self._error(what, path, why, is_refused=is_unknown or name in _REFUSED)
 
 
 def _address(url: str) -> str:

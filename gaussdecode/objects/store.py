@@ -199,7 +199,7 @@ class Store(abc.ABC, Generic[_C]):
             # Not from it: its text would follow into a traceback.
             raise self._translated(what, path, error) from None
 
-    def _told(self, what: str, path: str, why: str, *, is_refused: bool) -> MirrorError:
+    def _error(self, what: str, path: str, why: str, *, is_refused: bool) -> MirrorError:
         """Say what failed, with nothing of what the store answered."""
         reason = f"{self.url}: {what} {path or '.'}: {why}"
         if not is_refused:

@@ -15,8 +15,8 @@ from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import Conninfo
 
-from gaussdecode.access import is_there, refused
 from gaussdecode.errors import ConfigError
+from gaussdecode.host.access import is_there, refused
 
 _OURS: Final = ("replication", "options", "client_encoding")
 _SERVICE: Final = "service"

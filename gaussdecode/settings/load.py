@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from gaussdecode.access import refused
 from gaussdecode.errors import ConfigError
+from gaussdecode.host.access import refused
 from gaussdecode.settings import rules as options
 from gaussdecode.settings.dsn import dsn_problems, gaussdb_dsn_problems
 from gaussdecode.settings.rules import Doer, SourceKind

@@ -18,9 +18,9 @@ from gaussdecode.snapshot.read import TableTask
 from gaussdecode.snapshot.staging import Cut, Range, Staging
 from gaussdecode.snapshot.tools import key_names
 from gaussdecode.source.export import TableChangedError
-from gaussdecode.spark.engine import Engine
-from gaussdecode.spark.landing import Landing, when_landed
-from gaussdecode.spark.place import Place
+from gaussdecode.spark.log.landing import Landing, when_landed
+from gaussdecode.spark.log.place import Place
+from gaussdecode.spark.merge.engine import Engine
 
 _FILES_AT_ONCE: Final = 16  # landed files that one task looks into; arbitrary
 

@@ -14,9 +14,9 @@ from typing import Final
 
 import pyarrow as pa
 
-from gaussdecode import late
 from gaussdecode.collect import keyset
-from gaussdecode.collect.gate import Hold
+from gaussdecode.collect.snapshot_gate import Hold
+from gaussdecode.host import lazy_pyarrow
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.failpoints import SnapshotStep
 from gaussdecode.land.snapshots import DamagedChunkError, Json, SnapshotStore
@@ -241,6 +241,6 @@ def _unchanged(store: SnapshotStore, path: str, keys: keyset.Keys) -> Iterator[p
 def _row_groups(log: CommitLog, path: str, columns: list[str]) -> Iterator[pa.Table]:
     """Read a landed file, one row group at a time."""
     with log.disk.files.open(path) as raw:
-        file = late.pq.ParquetFile(raw)
+        file = lazy_pyarrow.pq.ParquetFile(raw)
         for index in range(file.num_row_groups):
             yield file.read_row_group(index, columns)

@@ -20,7 +20,7 @@ from gaussdecode.snapshot.item import Progress, Wanted
 from gaussdecode.snapshot.read import TableTask
 from gaussdecode.snapshot.tools import Tools
 from gaussdecode.source.export import PublishedTable, TableShape
-from gaussdecode.spark.schema import TableSchema
+from gaussdecode.spark.log.schema import TableSchema
 
 DROPPED: Final = "dropped"
 """In a request, that a table is to be let go; in a record of the ledger, that it was."""

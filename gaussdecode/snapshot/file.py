@@ -17,7 +17,7 @@ from gaussdecode.collect.arrow import GD_FIELDS, SOURCE_FIELD
 from gaussdecode.collect.collector import metadata_of
 from gaussdecode.collect.tables import Landed
 from gaussdecode.land.commitlog import CommitLog
-from gaussdecode.land.making import HiddenFile
+from gaussdecode.land.entry_steps import HiddenFile
 from gaussdecode.land.names import data_directory
 from gaussdecode.land.parquet import ParquetSink, operations
 from gaussdecode.model.landing import Position

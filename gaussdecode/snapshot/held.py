@@ -21,9 +21,9 @@ from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.export import OrderError, TableChangedError
 from gaussdecode.source.gaussdb import view as gauss
 from gaussdecode.source.postgresql.export import held_view
-from gaussdecode.spark.landing import Landing, when_landed
-from gaussdecode.spark.place import Place, read_table
-from gaussdecode.spark.plan import make_plan
+from gaussdecode.spark.log.landing import Landing, when_landed
+from gaussdecode.spark.log.place import Place, read_table
+from gaussdecode.spark.merge.plan import make_plan
 
 _COLUMNS: Final = ("gd_op", "gd_lsn", "gd_csn")
 

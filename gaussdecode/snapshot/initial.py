@@ -54,14 +54,14 @@ from gaussdecode.source.exporters import exporter_of
 from gaussdecode.source.lookup import lookup_of
 from gaussdecode.source.relations import WhiteList
 from gaussdecode.spark.apply import make_run
-from gaussdecode.spark.engine import Engine, LocalEngine
-from gaussdecode.spark.failpoint import Step, reach
-from gaussdecode.spark.landing import Landing
-from gaussdecode.spark.loading import Loadable, load
-from gaussdecode.spark.place import Place
-from gaussdecode.spark.plan import Applied
-from gaussdecode.spark.run import Options, Progress, Run
-from gaussdecode.spark.store import DatabaseVersion, Target, utc_now
+from gaussdecode.spark.log.landing import Landing
+from gaussdecode.spark.log.place import Place
+from gaussdecode.spark.merge.engine import Engine, LocalEngine
+from gaussdecode.spark.merge.load import Loadable, load
+from gaussdecode.spark.merge.plan import Applied
+from gaussdecode.spark.merge.run import Options, Progress, Run
+from gaussdecode.spark.target.failpoint import Step, reach
+from gaussdecode.spark.target.store import DatabaseVersion, Target, utc_now
 
 _ATTEMPTS: Final = 5  # of a table that changes while it is read; arbitrary
 _TOLD_SECONDS: Final = 5.0  # between two lines of progress; arbitrary
@@ -391,7 +391,7 @@ class InitialLoad:
             )
             for work in (left[index::count] for index in range(count))
         ]
-        with self._told(begun):
+        with self._with_progress(begun):
             texts = self._engine.each(tasks, read_ranges)
         self._summary.ranges += len(left)
         changed: dict[int, str] = dict(map(json.loads, texts))
@@ -399,7 +399,7 @@ class InitialLoad:
             self._begin_again(begun[number].table, why)
 
     @contextlib.contextmanager
-    def _told(self, begun: Sequence[Begun]) -> Iterator[None]:
+    def _with_progress(self, begun: Sequence[Begun]) -> Iterator[None]:
         """Say how far it is, now and then."""
         total = sum(of.cut.count for of in begun)
         is_over = threading.Event()

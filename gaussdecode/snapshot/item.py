@@ -4,7 +4,7 @@ import dataclasses
 import time
 from typing import Final, Protocol
 
-from gaussdecode.collect.gate import Gate
+from gaussdecode.collect.snapshot_gate import Gate
 from gaussdecode.collect.spool import Spool
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.names import table_directory

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from gaussdecode.collect.gate import Port
+from gaussdecode.collect.snapshot_gate import CollectorPort
 from gaussdecode.errors import SupersededError
 from gaussdecode.land.commitlog import CommitLog
-from gaussdecode.land.making import Draft, HiddenFile
+from gaussdecode.land.entry_steps import Draft, HiddenFile
 from gaussdecode.land.snapshots import Json
 from gaussdecode.land.writer import Intake
 from gaussdecode.model.account import Account, add
@@ -161,7 +161,7 @@ class SnapshotEntry:
     epoch: int
     source: str | None = None
 
-    def commit(self, context: Context, port: Port) -> CommitEntry:
+    def commit(self, context: Context, port: CollectorPort) -> CommitEntry:
         """Publish it; in the collector's thread, while publications are held.
 
         Raises:

@@ -26,8 +26,8 @@ from gaussdecode.snapshot.staging import Staging, write_rows
 from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.export import Chunk, TableChangedError, TableReader, VerifyError
 from gaussdecode.source.exporters import exporter_of
-from gaussdecode.spark.failpoint import Step, reach
-from gaussdecode.spark.place import Place, parquet_file, read_table
+from gaussdecode.spark.log.place import Place, parquet_file, read_table
+from gaussdecode.spark.target.failpoint import Step, reach
 
 _SEQ_BITS: Final = 32  # rows of a range are below 2**32; the rest of gd_seq is its number
 _KEYS_AT_ONCE: Final = 5000  # rows read again by one statement; arbitrary

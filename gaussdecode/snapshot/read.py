@@ -18,7 +18,7 @@ import pyarrow as pa
 from gaussdecode.collect._columns import Accumulator
 from gaussdecode.collect._copyrows import CopyRows, hash_text, sum_rows
 from gaussdecode.collect.arrow import table_rows
-from gaussdecode.collect.gate import HoldLostError
+from gaussdecode.collect.snapshot_gate import HoldLostError
 from gaussdecode.collect.tables import Landed
 from gaussdecode.errors import SourceError, SourceRefusedError
 from gaussdecode.land.schemas import SOURCE

@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final
 
-from gaussdecode.collect.gate import HoldLostError
+from gaussdecode.collect.snapshot_gate import HoldLostError
 from gaussdecode.errors import (
     AccountError,
     ChildError,

@@ -28,9 +28,9 @@ import pyarrow.parquet as pq
 
 from gaussdecode.errors import DiskError
 from gaussdecode.land.names import COMMITS, DATA, LAYOUT, SCHEMAS
-from gaussdecode.spark.durable import make_directory, sync_directory
-from gaussdecode.spark.place import ObjectPath, Place, files_below, names_in, remove_tree
-from gaussdecode.spark.store import LOAD, read_json
+from gaussdecode.spark.log.place import ObjectPath, Place, files_below, names_in, remove_tree
+from gaussdecode.spark.target.durable import make_directory, sync_directory
+from gaussdecode.spark.target.store import LOAD, read_json
 
 _CUTS: Final = "cuts"
 _RANGE: Final = re.compile(r"([0-9a-f]+)-(\d{8})-([0-9a-f]{16})-(\d+)\.parquet")

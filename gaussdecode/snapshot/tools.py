@@ -11,7 +11,7 @@ from typing import Final
 
 from gaussdecode.collect import keyset
 from gaussdecode.collect.arrow import table_schema, with_source
-from gaussdecode.collect.gate import Hold, HoldLostError, Port
+from gaussdecode.collect.snapshot_gate import CollectorPort, Hold, HoldLostError
 from gaussdecode.collect.tables import Landed, generated_columns, schema_record
 from gaussdecode.errors import SourceError
 from gaussdecode.land.commitlog import CommitLog
@@ -206,7 +206,7 @@ class Tools:
         store.reach(SnapshotStep.SNAPSHOT_WRITTEN)
         committed: list[CommitEntry] = []
 
-        def act(port: Port) -> None:
+        def act(port: CollectorPort) -> None:
             committed.append(entry.commit(self.context, port))
 
         self.context.gate.run(hold, act)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from gaussdecode.access import refused
+from gaussdecode.host.access import refused
 from gaussdecode.settings.dsn import parameters_of
 from gaussdecode.settings.sections import Config
 

@@ -11,16 +11,16 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from gaussdecode.errors import ConfigError
-from gaussdecode.spark.announce import open_catalog
-from gaussdecode.spark.catalog import full_pattern
-from gaussdecode.spark.datatests import Tests
-from gaussdecode.spark.engine import Engine, SparkEngine
-from gaussdecode.spark.formats import FORMATS, ICEBERG
-from gaussdecode.spark.landing import Landing, Point
-from gaussdecode.spark.layout import Layouts
-from gaussdecode.spark.place import Given, place_of
-from gaussdecode.spark.run import Options, Progress, Run, Summary
-from gaussdecode.spark.store import Target
+from gaussdecode.spark.catalogs.announce import open_catalog
+from gaussdecode.spark.checks.data_tests import Tests
+from gaussdecode.spark.log.landing import Landing, Point
+from gaussdecode.spark.log.place import Given, place_of
+from gaussdecode.spark.merge.engine import Engine, SparkEngine
+from gaussdecode.spark.merge.run import Options, Progress, Run, Summary
+from gaussdecode.spark.target.catalog_names import full_pattern
+from gaussdecode.spark.target.formats import FORMATS, ICEBERG
+from gaussdecode.spark.target.layout import Layouts
+from gaussdecode.spark.target.store import Target
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -167,7 +167,7 @@ def _check_catalog(
     elif not isinstance(engine, SparkEngine):
         raise ConfigError("names in a catalog of Spark need Spark: leave out --local, or --catalog")
     else:
-        from gaussdecode.spark.registered import check_session
+        from gaussdecode.spark.catalogs.registered import check_session
 
         check_session(engine.session, pattern.partition(".")[0])
 

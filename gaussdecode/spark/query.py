@@ -13,16 +13,16 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from gaussdecode.errors import ConfigError
-from gaussdecode.spark.datacheck import FAILED, held_rows
-from gaussdecode.spark.events import ENDS, KEY, change_fields, stamp_fields
-from gaussdecode.spark.frames import read_versions
-from gaussdecode.spark.landing import Landing, Point, Reach
-from gaussdecode.spark.place import Given, Place
-from gaussdecode.spark.schema import NAMES_TYPE, RAW, RAW_TYPE, UNCHANGED, TableSchema
-from gaussdecode.spark.sqltext import quoted
-from gaussdecode.spark.statefile import StateFile, TableVersion
-from gaussdecode.spark.store import DatabaseVersion, Target
-from gaussdecode.spark.vectors import Vector
+from gaussdecode.spark.checks.data_check import FAILED, held_rows
+from gaussdecode.spark.log.events import ENDS, KEY, change_fields, stamp_fields
+from gaussdecode.spark.log.landing import Landing, Point, Reach
+from gaussdecode.spark.log.place import Given, Place
+from gaussdecode.spark.log.schema import NAMES_TYPE, RAW, RAW_TYPE, UNCHANGED, TableSchema
+from gaussdecode.spark.log.sql_text import quoted
+from gaussdecode.spark.target.deletion_vectors import Vector
+from gaussdecode.spark.target.frames import read_versions
+from gaussdecode.spark.target.state_file import StateFile, TableVersion
+from gaussdecode.spark.target.store import DatabaseVersion, Target
 
 _OF_COLUMNS: Final = [pa.field(UNCHANGED, NAMES_TYPE), pa.field(RAW, RAW_TYPE)]
 _ENDED: Final = [pa.field(name, of) for name, of in ENDS.items()]

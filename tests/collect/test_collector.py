@@ -28,10 +28,10 @@ from kit.entries import (
 )
 
 from gaussdecode.collect.collector import Collector, CollectorSettings, Prepared
-from gaussdecode.collect.gate import Gate, Hold, HoldLostError
+from gaussdecode.collect.entry_barrier import Cut, EntryBarrier, Seen
+from gaussdecode.collect.snapshot_gate import Gate, Hold, HoldLostError
 from gaussdecode.collect.spool import Spool
 from gaussdecode.collect.tables import Tables
-from gaussdecode.collect.together import Cut, Seen, Together
 from gaussdecode.errors import DiskError, DiskStillFullError, SpoolFullError
 from gaussdecode.ipc.ring import Ring
 from gaussdecode.land.space import SpaceWait
@@ -107,7 +107,7 @@ def make_collector(tmp_path: Path) -> Callable[..., Collector]:
         gate: Gate | None = None,
         should_stop: Callable[[], bool] = lambda: False,
         prepared: Prepared | None = None,
-        together: Together | None = None,
+        barrier: EntryBarrier | None = None,
         **settings: int | str,
     ) -> Collector:
         tables = Tables(_Schemas(), lambda schema, name: f"{schema}.{name}", list, lambda _: None)
@@ -124,7 +124,7 @@ def make_collector(tmp_path: Path) -> Callable[..., Collector]:
             gate,
             prepared=prepared,
             should_stop=should_stop,
-            together=together,
+            barrier=barrier,
         )
 
     return make
@@ -419,7 +419,7 @@ def test_nothing_is_committed_while_a_snapshot_holds(
     asker = threading.Thread(target=lambda: holds.append(gate.hold({"public.t": ["id"]})))
     asker.start()
     while asker.is_alive():
-        collector._attendance.attend(collector)
+        collector._hold_session.attend(collector)
     known = relation_mark(relation(1, "t", oid=7))
     collector.assembler.absorb_bytes(entry(0, [known, *_inserts(1, 10, 1)]))
     collector._commit_if(is_due=True)
@@ -436,8 +436,8 @@ def test_a_snapshot_of_one_of_several_holds_all(
     """Once the entry before is asked for; a part of sessions that are over is none, and nothing is held."""
     gate = Gate(lambda: Spool(tmp_path, SpaceWait().run))
     asked: list[EntryRequest] = []
-    together = Together(("east", "west"), asked.append, 1 << 20)
-    collector = make_collector(_Writer(), gate, together=together, name="east", source="east")
+    barrier = EntryBarrier(("east", "west"), asked.append, 1 << 20)
+    collector = make_collector(_Writer(), gate, barrier=barrier, name="east", source="east")
     known = relation_mark(relation(1, "t", oid=7))
     collector.assembler.absorb_bytes(entry(0, [known, *_inserts(1, 10, 1)]))
     holds: list[Hold] = []
@@ -447,34 +447,34 @@ def test_a_snapshot_of_one_of_several_holds_all(
             holds.append(gate.hold({"public.t": ["id"]}))
 
     def give() -> None:
-        while not together.ask("west", is_due=False):
+        while not barrier.ask("west", is_due=False):
             time.sleep(0.01)
         if ends_first:
-            together.end()
+            barrier.end()
         else:
             place = SourcePosition(1, 1, 5)
-            together.give("west", EntryRequest(kind=EntryKind.IDLE, position=place))
+            barrier.give("west", EntryRequest(kind=EntryKind.IDLE, position=place))
 
     threads = [threading.Thread(target=one) for one in (ask, give)]
     for thread in threads:
         thread.start()
     deadline = time.monotonic() + (1 if ends_first else 60)
     while not holds and time.monotonic() < deadline:
-        collector._attendance.attend(collector)
+        collector._hold_session.attend(collector)
     assert bool(holds) != ends_first
     if not ends_first:
         assert [request.position.lsn for request in asked] == [11]
         collector.assembler.absorb_bytes(entry(1, _inserts(1, 20, 1)))
-        collector._cut_together(together)
-        assert not together.ask("west", is_due=True), "who gives a part now waits with its stream"
-        collector._cut_together(together)
+        collector._cut_with_others(barrier)
+        assert not barrier.ask("west", is_due=True), "who gives a part now waits with its stream"
+        collector._cut_with_others(barrier)
         assert collector.position.lsn == 11, "a part was given while a snapshot held it"
         gate.release(holds[0])
         threads.append(threading.Thread(target=give))
         threads[-1].start()
-        collector._cut_together(together)
+        collector._cut_with_others(barrier)
         assert [request.position.lsn for request in asked] == [11, 21]
-    collector._attendance.end()
+    collector._hold_session.end()
     for thread in threads:
         thread.join()
 
@@ -485,8 +485,8 @@ def test_by_csn_nothing_lands_between_a_view_and_its_rows(
     """From the moment in which the view may be taken; then all below it, and no more until it is let go."""
     gate = Gate(lambda: Spool(tmp_path, SpaceWait().run))
     asked: list[EntryRequest] = []
-    together = Together(("east",), asked.append, 1 << 20)
-    collector = make_collector(_Writer(), gate, together=together, name="east", by_csn=True)
+    barrier = EntryBarrier(("east",), asked.append, 1 << 20)
+    collector = make_collector(_Writer(), gate, barrier=barrier, name="east", by_csn=True)
     found: list[object] = []
 
     def read() -> None:
@@ -497,27 +497,27 @@ def test_by_csn_nothing_lands_between_a_view_and_its_rows(
     def attend_until(count: int) -> None:
         deadline = time.monotonic() + 60
         while len(found) < count and time.monotonic() < deadline:
-            collector._attendance.attend(collector)
+            collector._hold_session.attend(collector)
             time.sleep(0.001)
         assert len(found) >= count
 
     thread = threading.Thread(target=read, daemon=True)
     thread.start()
     attend_until(1)
-    together.offer(Cut({"east": 0}, 7, {"east": 0}))
-    assert together.look("east", Seen(10))[1] is None, "decided on while a view may be taken"
-    while together.reach("east", 5) is not None:
+    barrier.offer(Cut({"east": 0}, 7, {"east": 0}))
+    assert barrier.look("east", Seen(10))[1] is None, "decided on while a view may be taken"
+    while barrier.reach("east", 5) is not None:
         time.sleep(0.001)
-    collector._cut_together(together)
+    collector._cut_with_others(barrier)
     assert [request.position.csn for request in asked] == [5]
     attend_until(2)
     assert found[1] == (5, 1)
-    together.offer(Cut({"east": 0}, 8, {"east": 0}))
-    collector._cut_together(together)
+    barrier.offer(Cut({"east": 0}, 8, {"east": 0}))
+    collector._cut_with_others(barrier)
     assert len(asked) == 1
     assert isinstance(found[0], Hold)
     gate.release(found[0])
-    collector._cut_together(together)
+    collector._cut_with_others(barrier)
     assert [request.position.csn for request in asked] == [5, 8]
     thread.join()
 

@@ -9,9 +9,9 @@ import pytest
 from kit.commands import Configure, Run
 from kit.postgres import Database
 
-from gaussdecode.commands._doctor import Finding
-from gaussdecode.commands._report import Grid, Report
 from gaussdecode.errors import EX_CONFIG, EX_OK, EX_UNAVAILABLE
+from gaussdecode.operations.check.doctor import Finding
+from gaussdecode.operations.check.report import Grid, Report
 from gaussdecode.settings.rules import OPTIONS
 
 ROOT = Path(__file__).parents[2]

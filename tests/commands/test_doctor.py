@@ -9,16 +9,16 @@ import pytest
 from kit.commands import Configure, Run
 from kit.postgres import Database
 
-from gaussdecode.commands._doctor import (
-    Patient,
+from gaussdecode.daemon.status.states import STATES
+from gaussdecode.errors import EX_OK
+from gaussdecode.model.lsn import Lsn
+from gaussdecode.operations.check.doctor import (
+    CheckInput,
     examine_landing,
     examine_memory,
     examine_server,
 )
-from gaussdecode.commands._unit import unit_memory_max, unit_of
-from gaussdecode.daemon.status.states import STATES
-from gaussdecode.errors import EX_OK
-from gaussdecode.model.lsn import Lsn
+from gaussdecode.operations.unit import unit_memory_max, unit_of
 from gaussdecode.settings.load import load
 from gaussdecode.settings.sections import Config, SnapshotConfig
 from gaussdecode.source.postgresql.inspection import Inspection
@@ -63,7 +63,7 @@ def settings(**changes: str) -> Inspection:
 
 def found(config: Config, seen: Inspection = WELL, server: ServerState = SERVER) -> list[str]:
     """What the doctor finds."""
-    findings = examine_server(Patient(config, server, (), seen))
+    findings = examine_server(CheckInput(config, server, (), seen))
     assert all(finding.why and finding.remedy for finding in findings)
     assert {finding.state for finding in findings} <= {None, *(state.name for state in STATES)}
     return [finding.what for finding in findings]
@@ -121,10 +121,10 @@ def test_the_slot_and_its_server_are_looked_at(config: Config) -> None:
 def test_names_are_quoted_in_what_mends(config: Config) -> None:
     """A command can be copied, whatever a role is called."""
     seen = dataclasses.replace(WELL, role='a"b', is_superuser=True)
-    (finding,) = examine_server(Patient(config, SERVER, (), seen))
+    (finding,) = examine_server(CheckInput(config, SERVER, (), seen))
     assert 'ALTER ROLE "a""b" NOSUPERUSER' in finding.remedy
     table = ListedTable("s", "t", "n", has_primary_key=True)
-    (finding,) = examine_server(Patient(config, SERVER, (table,), WELL))
+    (finding,) = examine_server(CheckInput(config, SERVER, (table,), WELL))
     assert finding.remedy.startswith('ALTER TABLE "s"."t" REPLICA IDENTITY FULL')
 
 
@@ -137,7 +137,7 @@ def test_snapshots_need_more(config: Config) -> None:
     assert "role gd may not read s.t0, s.t1, s.t2 and 2 more" in said
     assert len(said) == 3
     (finding,) = examine_server(
-        Patient(config, SERVER, (), dataclasses.replace(WELL, unreadable=(('a"b', "t"),)))
+        CheckInput(config, SERVER, (), dataclasses.replace(WELL, unreadable=(('a"b', "t"),)))
     )
     assert finding.remedy.startswith('GRANT USAGE ON SCHEMA "a""b" TO "gd"; GRANT SELECT ON ALL')
     quiet = dataclasses.replace(config, snapshot=SnapshotConfig(mode="none"))

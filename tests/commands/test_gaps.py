@@ -10,8 +10,8 @@ import pytest
 from gaussdecode.cli import main
 from gaussdecode.errors import EX_IOERR, EX_OK
 from gaussdecode.land.commitlog import CommitLog
+from gaussdecode.land.entry_steps import Draft
 from gaussdecode.land.files import Files
-from gaussdecode.land.making import Draft
 from gaussdecode.land.schemas import SchemaStore
 from gaussdecode.land.snapshots import SnapshotStore
 from gaussdecode.land.verify import verify

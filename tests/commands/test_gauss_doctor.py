@@ -10,9 +10,9 @@ from kit.commands import Configure, Run
 from kit.gausspassword import User
 from kit.gaussserver import GaussServer
 
-from gaussdecode.commands._gaussdoctor import GaussPatient, examine_gaussdb
 from gaussdecode.errors import EX_OK, SourceRefusedError
 from gaussdecode.model.lsn import Lsn
+from gaussdecode.operations.check.doctor_gaussdb import GaussPatient, examine_gaussdb
 from gaussdecode.protocol.gaussdb.profile import VersionProfile
 from gaussdecode.settings.load import load
 from gaussdecode.settings.sections import Config, SnapshotConfig

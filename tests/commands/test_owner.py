@@ -1,4 +1,4 @@
-"""Tests for `gaussdecode.commands._owner`: who a command works as.
+"""Tests for `gaussdecode.operations.owner`: who a command works as.
 
 That root becomes the owner, with all that it means, is seen in `tests/integration/test_live_unit.py`.
 """
@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from gaussdecode.cli import command_names, load_command
-from gaussdecode.commands import _owner
-from gaussdecode.commands._owner import Account, landing_owner
+from gaussdecode.operations import owner
+from gaussdecode.operations.owner import Account, landing_owner
 from gaussdecode.settings.load import load
 
 _PLACES = {"config", "root", "target"}
@@ -59,9 +59,9 @@ def test_landing_belongs_to_its_owner_or_will(
     config = load(path)
     unit = pwd.getpwnam("nobody")
     own = Account.of(os.geteuid(), os.getegid())
-    monkeypatch.setattr(_owner, "unit_user", lambda _: None)
+    monkeypatch.setattr(owner, "unit_user", lambda _: None)
     assert landing_owner(config) == own
-    monkeypatch.setattr(_owner, "unit_user", lambda _: unit)
+    monkeypatch.setattr(owner, "unit_user", lambda _: unit)
     assert landing_owner(config) == Account.of(unit.pw_uid, unit.pw_gid)
     root.mkdir()
     (root / "layout.json").touch()

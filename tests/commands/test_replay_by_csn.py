@@ -19,10 +19,10 @@ from kit.gaussstore import Table
 from gaussdecode.collect.arrow import TRANSACTIONS
 from gaussdecode.errors import EX_CONFIG, EX_OK, EX_PROTOCOL
 from gaussdecode.spark.apply import Options, apply_with
-from gaussdecode.spark.engine import LocalEngine
-from gaussdecode.spark.landing import Landing
-from gaussdecode.spark.store import Target
-from gaussdecode.spark.vectors import current_rows
+from gaussdecode.spark.log.landing import Landing
+from gaussdecode.spark.merge.engine import LocalEngine
+from gaussdecode.spark.target.deletion_vectors import current_rows
+from gaussdecode.spark.target.store import Target
 
 pytestmark = pytest.mark.integration
 MakeGauss = Callable[..., GaussServer]

@@ -24,7 +24,7 @@ from kit.chromium import Chromium
 from kit.daemon import wait_until
 
 from gaussdecode.cli import main
-from gaussdecode.commands._screen import Paint, frame
+from gaussdecode.console.screen import Paint, frame
 from gaussdecode.daemon.status.fleet import Member, render_fleet, worst_first
 from gaussdecode.daemon.status.http import MonitoringServer
 from gaussdecode.demo.ports import free_port

@@ -24,27 +24,27 @@ from kit.landrun import IDENTITY, row_group
 from kit.scheduler import ScheduleError, Turns
 from kit.simdisk import Image, SimFiles
 
-from gaussdecode.collect import gate as gate_module
+from gaussdecode.collect import snapshot_gate as gate_module
 from gaussdecode.collect._assembler import PUMP_END, PUMP_TIME
 from gaussdecode.collect.collector import Collector, CollectorSettings
-from gaussdecode.collect.gate import Attendance, Gate, HoldLostError, Port
+from gaussdecode.collect.snapshot_gate import CollectorPort, Gate, HoldLostError, HoldSession
 from gaussdecode.collect.tables import Tables
 from gaussdecode.daemon import session as session_module
 from gaussdecode.daemon.session import Confirm, Facts, Session, SessionSettings, Turn
 from gaussdecode.errors import ChildError, SupersededError
 from gaussdecode.land import commitlog as commitlog_module
-from gaussdecode.land import desk as desk_module
 from gaussdecode.land import tablefile as tablefile_module
 from gaussdecode.land import writer as writer_module
+from gaussdecode.land import writer_state as desk_module
 from gaussdecode.land.commitlog import CommitLog
-from gaussdecode.land.desk import Desk, Life
 from gaussdecode.land.disk import Disk
+from gaussdecode.land.entry_steps import Draft
 from gaussdecode.land.failpoints import Operation, Point, Step
-from gaussdecode.land.making import Draft
 from gaussdecode.land.rowgroups import Encoded
 from gaussdecode.land.sink import Sink
 from gaussdecode.land.space import SpaceWait
 from gaussdecode.land.writer import Writer
+from gaussdecode.land.writer_state import Life, WriterState
 from gaussdecode.model.account import Account
 from gaussdecode.model.landing import EntryKind, SourcePosition
 from gaussdecode.model.request import EntryRequest
@@ -370,8 +370,10 @@ def _stuck(turns: Turns) -> None:
     session = daemon.begin()
     daemon.disk.is_stuck = True
     daemon.until_pumped(session, len(TRANSACTIONS))
-    desk = daemon.writer._desk
-    turns.pause("until nobody moves", lambda: not desk._ready and not desk._busy_lanes)
+    writer_state = daemon.writer._writer_state
+    turns.pause(
+        "until nobody moves", lambda: not writer_state._ready and not writer_state._busy_lanes
+    )
     daemon.break_off(session)
     assert session._thread is not None
     assert not session._thread.is_alive(), "the collector was not woken"
@@ -397,7 +399,7 @@ def _held(turns: Turns) -> None:
             finally:
                 daemon.gate.release(hold)
 
-    def insert(boundary: int, port: Port) -> None:
+    def insert(boundary: int, port: CollectorPort) -> None:
         intake = daemon.writer.intake_of(port.generation)
         intake.drain()
         intake.insert(Draft(kind=EntryKind.SNAPSHOT, extra={"lsn": boundary}), lambda _: None)
@@ -427,7 +429,7 @@ def _asleep(turns: Turns) -> None:
     snapshots = turns.Thread(target=take, name="snapshots")
     snapshots.start()
     collector = cast("Any", session.collector)
-    turns.pause("until asked", lambda: collector._attendance.hold is not None)
+    turns.pause("until asked", lambda: collector._hold_session.hold is not None)
     daemon.break_off(session)
     snapshots.join(1.0)
     assert told, "the snapshot still waits"
@@ -442,7 +444,7 @@ def _inserts_late(turns: Turns) -> None:
     daemon = Daemon(turns, SlowDisk(turns, _begun().copy()), allowed=0)
     steps: list[str] = []
 
-    def insert(port: Port) -> None:
+    def insert(port: CollectorPort) -> None:
         intake = daemon.writer.intake_of(port.generation)
         steps.append("acting")
         turns.pause("until late", lambda: "late" in steps)
@@ -460,7 +462,7 @@ def _inserts_late(turns: Turns) -> None:
     snapshots = turns.Thread(target=take, name="snapshots")
     snapshots.start()
     collector = cast("Any", session.collector)
-    turns.pause("until asked", lambda: collector._attendance.hold is not None)
+    turns.pause("until asked", lambda: collector._hold_session.hold is not None)
     daemon.allowed = 1
     turns.pause("until held", lambda: "held" in steps)
     daemon.allowed = 2
@@ -509,7 +511,7 @@ def _throws_away(turns: Turns) -> None:
     def create(_: int, operation: Operation, path: str) -> int:
         if operation is Operation.CREATE:
             created.append(path)
-            turns.pause("create", lambda: daemon.writer._desk._life.state is not Life.OPEN)
+            turns.pause("create", lambda: daemon.writer._writer_state._life.state is not Life.OPEN)
         return 0
 
     intake = daemon.writer.begin()
@@ -527,11 +529,11 @@ def _hot(turns: Turns, *, is_discarded: bool = False) -> None:
     """Two lanes work for one table, in any order: its rows stand in theirs, in one file."""
     disk = SlowDisk(turns, _begun().copy())
     daemon = Daemon(turns, disk, lanes=2)
-    desk = daemon.writer._desk
+    writer_state = daemon.writer._writer_state
 
     def is_helped() -> bool:
-        is_over = desk.is_committing or desk._life.state is not Life.OPEN
-        return is_over or desk._busy_lanes > 1
+        is_over = writer_state.is_committing or writer_state._life.state is not Life.OPEN
+        return is_over or writer_state._busy_lanes > 1
 
     def create(_: int, operation: Operation, path: str) -> int:
         if operation is Operation.CREATE and path.endswith(".parquet"):
@@ -676,20 +678,20 @@ def _code_of(code: types.CodeType, name: str) -> types.CodeType | None:
 
 MUTATIONS: Final = {
     "who waits is not refused": Mutation(
-        Desk._refuses, "generation not in {None, self._generation}", "False",
+        WriterState._refuses, "generation not in {None, self._generation}", "False",
         _stuck, 0,
     ),
     "who comes late is not refused": Mutation(
-        Desk._check, "generation not in {None, self._generation}", "False", _comes_late, 0
+        WriterState._check, "generation not in {None, self._generation}", "False", _comes_late, 0
     ),
     "the generation stays": Mutation(
-        Desk._supersede, "self._generation += 1", "pass", _stuck, 0
+        WriterState._supersede, "self._generation += 1", "pass", _stuck, 0
     ),
     "who waits is not woken": Mutation(
-        Desk._supersede, "self._changed.notify_all()", "pass", _stuck, 0
+        WriterState._supersede, "self._changed.notify_all()", "pass", _stuck, 0
     ),
     "the next session has the number of the last": Mutation(
-        Desk.begin, "self._generation += 1", "self._generation = 1", _comes_late, 0
+        WriterState.begin, "self._generation += 1", "self._generation = 1", _comes_late, 0
     ),
     "a session does not revoke its collector": Mutation(
         Session._close, "self.collector.revoke()", "pass", _stuck, 0
@@ -704,23 +706,23 @@ MUTATIONS: Final = {
         CommitLog.commit, "check()", "pass", _inserts_late, 0
     ),
     "what is discarded stays": Mutation(
-        Desk.end, "self._content = self._make_content()", "pass",
+        WriterState.end, "self._content = self._make_content()", "pass",
         functools.partial(_fails, moment=2),
     ),
     "lanes go on with what is discarded": Mutation(
-        Desk.end, "self._abandon()", "pass", _throws_away, 0
+        WriterState.end, "self._abandon()", "pass", _throws_away, 0
     ),
     "a file does not wait for what is encoded ahead": Mutation(
-        Desk._offer, "not file.queue[0].is_taken", "True", _hot, 2
+        WriterState._offer, "not file.queue[0].is_taken", "True", _hot, 2
     ),
     "what is taken is taken again": Mutation(
-        Desk.next_work, "work.queued.is_taken = True", "pass", _hot, 2
+        WriterState.next_work, "work.queued.is_taken = True", "pass", _hot, 2
     ),
     "a file that waits is not gone on with": Mutation(
-        Desk.encoded, "self._offer(file)", "pass", _hot, 2
+        WriterState.encoded, "self._offer(file)", "pass", _hot, 2
     ),
     "a hold passes to the next collector": Mutation(
-        Attendance.end, "self.hold.life.step(Event.LOSE)", "pass", _asleep, 0
+        HoldSession.end, "self.hold.life.step(Event.LOSE)", "pass", _asleep, 0
     ),
 }  # fmt: skip
 

@@ -1,7 +1,7 @@
 """A rest is noticed once, and not before it has lasted."""
 
 from gaussdecode.daemon.idle import Idle
-from gaussdecode.memory import REST_SECONDS
+from gaussdecode.host.memory import REST_SECONDS
 
 REST_NS = int(REST_SECONDS * 1e9)
 

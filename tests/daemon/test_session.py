@@ -31,7 +31,7 @@ from gaussdecode.errors import (
 from gaussdecode.ipc.control import Word
 from gaussdecode.ipc.process import Child
 from gaussdecode.ipc.ring import Ring
-from gaussdecode.land.making import Draft
+from gaussdecode.land.entry_steps import Draft
 from gaussdecode.land.space import SpaceWait
 from gaussdecode.land.writer import Intake, Writer
 from gaussdecode.model.landing import EntryKind, SourcePosition

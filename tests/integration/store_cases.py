@@ -29,8 +29,8 @@ from gaussdecode.demo.java import provide_java
 from gaussdecode.errors import MirrorError, MirrorRefusedError
 from gaussdecode.objects.store import Store, open_store
 from gaussdecode.spark.apply import apply_with
-from gaussdecode.spark.engine import LocalEngine
-from gaussdecode.spark.failpoint import Step
+from gaussdecode.spark.merge.engine import LocalEngine
+from gaussdecode.spark.target.failpoint import Step
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(900)]
 _WRITERS, _ROUNDS = 8, 20

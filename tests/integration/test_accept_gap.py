@@ -12,8 +12,8 @@ from gaussdecode.cli import main
 from gaussdecode.errors import EX_CONFIG, EX_IOERR, EX_OK
 from gaussdecode.land.verify import verify
 from gaussdecode.model.lsn import Lsn
-from gaussdecode.spark.landing import Landing
-from gaussdecode.spark.plan import make_plan
+from gaussdecode.spark.log.landing import Landing
+from gaussdecode.spark.merge.plan import make_plan
 
 pytestmark = pytest.mark.integration
 MakeDaemon = Callable[..., Daemon]

@@ -26,12 +26,12 @@ from gaussdecode.demo.proof import spark_session
 from gaussdecode.errors import ConfigError
 from gaussdecode.land.verify import verify
 from gaussdecode.spark.apply import apply
-from gaussdecode.spark.datasource import GaussDecodeSource
-from gaussdecode.spark.landing import Landing, Point
+from gaussdecode.spark.log.landing import Landing, Point
 from gaussdecode.spark.query import current, history
-from gaussdecode.spark.reading import changes
-from gaussdecode.spark.store import Target
-from gaussdecode.spark.vectors import current_rows
+from gaussdecode.spark.stream.changes import changes
+from gaussdecode.spark.stream.datasource import GaussDecodeSource
+from gaussdecode.spark.target.deletion_vectors import current_rows
+from gaussdecode.spark.target.store import Target
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 _ASKED: Final = 200

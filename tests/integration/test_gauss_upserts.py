@@ -23,8 +23,8 @@ from kit.postgres import Postgres
 from kit.targets import apply_local
 
 from gaussdecode.cli import main
-from gaussdecode.spark.plan import UNTOLD
-from gaussdecode.spark.store import Target
+from gaussdecode.spark.merge.plan import UNTOLD
+from gaussdecode.spark.target.store import Target
 
 pytestmark = pytest.mark.integration
 MakeGauss = Callable[..., GaussServer]

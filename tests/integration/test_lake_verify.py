@@ -15,15 +15,15 @@ from kit.postgres import Database
 from kit.workload import prepare
 
 from gaussdecode.cli import main
-from gaussdecode.commands._sourcesums import PgSums, SourceColumn
 from gaussdecode.errors import EX_IOERR, EX_OK
+from gaussdecode.operations.compare.source_sums import PgSums, SourceColumn
 from gaussdecode.settings.rules import SourceKind
 from gaussdecode.snapshot.held import Server, hold
 from gaussdecode.source.address import SourceAddress
 from gaussdecode.spark.apply import Options, apply_with
-from gaussdecode.spark.engine import LocalEngine
-from gaussdecode.spark.store import Target
-from gaussdecode.spark.verify import MovingError
+from gaussdecode.spark.maintain.checksums import MovingError
+from gaussdecode.spark.merge.engine import LocalEngine
+from gaussdecode.spark.target.store import Target
 
 pytestmark = pytest.mark.integration
 Json = dict[str, Any]  # Any: JSON

@@ -14,9 +14,9 @@ from kit.landing import Change, Landing
 from gaussdecode.cli import main
 from gaussdecode.land.verify import verify
 from gaussdecode.spark.apply import Options, apply_with
-from gaussdecode.spark.engine import LocalEngine
-from gaussdecode.spark.store import Target
-from gaussdecode.spark.vectors import current_rows
+from gaussdecode.spark.merge.engine import LocalEngine
+from gaussdecode.spark.target.deletion_vectors import current_rows
+from gaussdecode.spark.target.store import Target
 
 pytestmark = pytest.mark.integration
 SERIAL = "6.0.2/ups-serial"

@@ -21,11 +21,11 @@ from kit.shards import ShardsDaemon, prepared
 
 from gaussdecode.errors import ConfigError
 from gaussdecode.spark.apply import Options, apply_with
-from gaussdecode.spark.columns import question_of
-from gaussdecode.spark.engine import LocalEngine
-from gaussdecode.spark.landing import Landing, Point
-from gaussdecode.spark.run import Summary
-from gaussdecode.spark.store import Target
+from gaussdecode.spark.log.landing import Landing, Point
+from gaussdecode.spark.merge.column_identity import question_of
+from gaussdecode.spark.merge.engine import LocalEngine
+from gaussdecode.spark.merge.run import Summary
+from gaussdecode.spark.target.store import Target
 
 pytestmark = pytest.mark.integration
 Shards = dict[str, Database]

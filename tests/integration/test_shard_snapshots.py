@@ -31,8 +31,8 @@ from gaussdecode.land.snapshots import SnapshotStore
 from gaussdecode.land.space import SpaceWait
 from gaussdecode.land.verify import verify
 from gaussdecode.spark.apply import Options, apply_with
-from gaussdecode.spark.engine import LocalEngine
-from gaussdecode.spark.run import Summary
+from gaussdecode.spark.merge.engine import LocalEngine
+from gaussdecode.spark.merge.run import Summary
 
 pytestmark = pytest.mark.integration
 Shards = dict[str, Database]

@@ -24,10 +24,10 @@ from pyspark.sql import DataFrame, SparkSession
 from gaussdecode.demo.proof import spark_session
 from gaussdecode.model.title import split_title, table_title
 from gaussdecode.spark.apply import apply
-from gaussdecode.spark.landing import Landing, Point
+from gaussdecode.spark.log.landing import Landing, Point
+from gaussdecode.spark.log.schema import TableSchema
 from gaussdecode.spark.query import current, history
-from gaussdecode.spark.schema import TableSchema
-from gaussdecode.spark.store import Target
+from gaussdecode.spark.target.store import Target
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.crash]
 MARKED: tuple[TableName, ...] = tuple(

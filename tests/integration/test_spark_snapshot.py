@@ -30,11 +30,11 @@ from gaussdecode.cli import main
 from gaussdecode.errors import EX_CONFIG, EX_OK
 from gaussdecode.model.title import table_title
 from gaussdecode.snapshot import initial, ranges
-from gaussdecode.spark import durable, store, tablelog
-from gaussdecode.spark.failpoint import VARIABLE, Step
-from gaussdecode.spark.place import Given
-from gaussdecode.spark.store import Target
-from gaussdecode.spark.vectors import current_rows
+from gaussdecode.spark.log.place import Given
+from gaussdecode.spark.target import durable, store, table_log
+from gaussdecode.spark.target.deletion_vectors import current_rows
+from gaussdecode.spark.target.failpoint import VARIABLE, Step
+from gaussdecode.spark.target.store import Target
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 MakeDaemon = Callable[..., Daemon]
@@ -108,7 +108,7 @@ def loaded(target: Given, title: str) -> TableState:
 def kill_at(step: Step, count: int, patch: pytest.MonkeyPatch) -> None:
     """End a run in this process when a step is reached for the count-th time."""
     reach = die_at(step, count)
-    for module in (ranges, initial, durable, store, tablelog):
+    for module in (ranges, initial, durable, store, table_log):
         patch.setattr(module, "reach", reach)
 
 

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from gaussdecode.demo.proof import spark_session
 from gaussdecode.spark.apply import apply
-from gaussdecode.spark.landing import Landing, Point
+from gaussdecode.spark.log.landing import Landing, Point
 from gaussdecode.spark.query import current, history
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]

@@ -10,7 +10,7 @@ from kit.daemon import Daemon
 from kit.postgres import Database
 
 from gaussdecode.errors import EX_CONFIG
-from gaussdecode.spark.landing import Landing
+from gaussdecode.spark.log.landing import Landing
 
 pytestmark = pytest.mark.integration
 MakeDaemon = Callable[..., Daemon]

@@ -6,10 +6,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from gaussdecode.spark.schema import TableSchema, conform
-from gaussdecode.spark.statefile import TableVersion
-from gaussdecode.spark.store import Target
-from gaussdecode.spark.vectors import current_rows
+from gaussdecode.spark.log.schema import TableSchema, conform
+from gaussdecode.spark.target.deletion_vectors import current_rows
+from gaussdecode.spark.target.state_file import TableVersion
+from gaussdecode.spark.target.store import Target
 from kit.postgres import Database
 
 Rows = list[dict[str, Any]]  # Any: values

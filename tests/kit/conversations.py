@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from gaussdecode.cli import main
-from gaussdecode.collect.together import Seen, Together
-from gaussdecode.commands._gausssums import GaussSums
-from gaussdecode.commands._sourcecomments import comments_of_config, comments_of_dsn
-from gaussdecode.commands._sourcesums import PgSums, SourceSums
-from gaussdecode.daemon import loss
-from gaussdecode.daemon.marking import Marking
+from gaussdecode.collect.entry_barrier import EntryBarrier, Seen
+from gaussdecode.daemon import lost_slot
+from gaussdecode.daemon.csn_marks import Marking
 from gaussdecode.errors import EX_OK, EX_UNAVAILABLE, SourceError
 from gaussdecode.ipc.control import Control
 from gaussdecode.ipc.ring import Ring
 from gaussdecode.model.lsn import Lsn
+from gaussdecode.operations.compare.source_comments import comments_of_config, comments_of_dsn
+from gaussdecode.operations.compare.source_sums import PgSums, SourceSums
+from gaussdecode.operations.compare.source_sums_gaussdb import GaussSums
 from gaussdecode.protocol.gaussdb.notices import LostChanges
 from gaussdecode.settings.load import load
 from gaussdecode.settings.sections import Config
@@ -153,15 +153,15 @@ def _guard(make: type[PostgresProbe | GaussProbe]) -> Conversation:
 
 
 def _loss(path: Path) -> None:
-    loss._ask(load(path), is_dropping=False)
+    lost_slot._ask(load(path), is_dropping=False)
 
 
 def _marks(path: Path) -> None:
     config = load(path)
     errors: list[BaseException] = []
-    together = Together(("s",), lambda _: None, 1)
-    together.look("s", Seen(0, 1, 1))
-    marking = Marking(together, {"s": config}, errors.append)
+    barrier = EntryBarrier(("s",), lambda _: None, 1)
+    barrier.look("s", Seen(0, 1, 1))
+    marking = Marking(barrier, {"s": config}, errors.append)
     marking.start()
     with contextlib.closing(marking):
         while not errors and not marking._nudged:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from gaussdecode.spark.failpoint import Step
+from gaussdecode.spark.target.failpoint import Step
 
 
 class Killed(BaseException):

@@ -417,6 +417,6 @@ def unquote(literal: str) -> str | None:
     return literal
 
 
-def bare(name: str) -> str:
+def mirrored_only_until(name: str) -> str:
     """Undo the quoting of a name."""
     return name[1:-1].replace('""', '"') if name.startswith('"') else name

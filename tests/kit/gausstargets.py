@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gaussdecode.land.names import table_directory
-from gaussdecode.spark.store import Target
+from gaussdecode.spark.target.store import Target
 from kit import oracle
 from kit.applied import newest
 from kit.gausscheck import rows_of

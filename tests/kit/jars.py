@@ -39,7 +39,7 @@ LAKE: Final[Mapping[str, Sequence[str]]] = {
     ),
     "4.2": ("io.delta:delta-spark_4.2_2.13:4.4.0",),
 }
-"""By version of Spark, the jars of `gaussdecode.spark.formats.PAIRS`; a test compares the two."""
+"""By version of Spark, the jars of `gaussdecode.spark.target.formats.PAIRS`; a test compares the two."""
 DELTA_STORAGE: Final = "io.delta:delta-storage:4.4.0"
 """What Delta Lake wants beside its jar, with each Spark."""
 POSTGRES: Final = "org.postgresql:postgresql:42.7.8"

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gaussdecode.spark.apply import Options, apply_with
-from gaussdecode.spark.engine import LocalEngine
-from gaussdecode.spark.failpoint import VARIABLE
-from gaussdecode.spark.landing import Landing, Point
-from gaussdecode.spark.place import Given
-from gaussdecode.spark.spread import Sizes
-from gaussdecode.spark.store import Target
-from gaussdecode.spark.vectors import current_rows
+from gaussdecode.spark.log.landing import Landing, Point
+from gaussdecode.spark.log.place import Given
+from gaussdecode.spark.merge.engine import LocalEngine
+from gaussdecode.spark.merge.sizing import Sizes
+from gaussdecode.spark.target.deletion_vectors import current_rows
+from gaussdecode.spark.target.failpoint import VARIABLE
+from gaussdecode.spark.target.store import Target
 from kit.history import canon
 
 BESIDE = Sizes(small_bucket=0, share=1000.0)

@@ -10,10 +10,10 @@ from psycopg import sql
 from gaussdecode.land.names import table_directory
 from gaussdecode.model.title import split_title, table_title
 from gaussdecode.spark.apply import Options, Summary, apply_with
-from gaussdecode.spark.engine import LocalEngine
-from gaussdecode.spark.schema import TableSchema, conform, parse_type
-from gaussdecode.spark.store import Target
-from gaussdecode.spark.vectors import current_rows
+from gaussdecode.spark.log.schema import TableSchema, conform, parse_type
+from gaussdecode.spark.merge.engine import LocalEngine
+from gaussdecode.spark.target.deletion_vectors import current_rows
+from gaussdecode.spark.target.store import Target
 from kit import canon, oracle
 from kit.applied import newest
 from kit.oracle import Cell, TableState

@@ -16,10 +16,10 @@ from kit.simdisk import Image, SimFiles
 
 from gaussdecode.errors import ConfigError, DiskError, IdentityError, LandingError
 from gaussdecode.land.commitlog import CommitLog
+from gaussdecode.land.entry_steps import Draft
 from gaussdecode.land.failpoints import Operation
 from gaussdecode.land.files import Files
 from gaussdecode.land.layout import HIDES_TRUNCATE
-from gaussdecode.land.making import Draft
 from gaussdecode.land.names import data_directory
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind, SourcePosition

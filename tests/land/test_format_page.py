@@ -129,7 +129,7 @@ def suspects() -> set[str]:
     told.add("something that names nobody", 1)
     extra = told.describe()
     assert extra is not None
-    text = (Path(__file__).parents[2] / "gaussdecode/daemon/side.py").read_text()
+    text = (Path(__file__).parents[2] / "gaussdecode/daemon/source_runtime.py").read_text()
     (added,) = re.findall(r"\{\*\*extra, \"(\w+)\": self\.source\}", text)
     changed = fingerprints.suspect({"s.t": Change(("x",))}, 1, 2)
     assert all(f"`{key}`" in TEXT for key in changed["changes"]["s.t"])
@@ -163,7 +163,7 @@ def compact() -> set[str]:
 
 def fork() -> set[str]:
     """What a source's sessions write."""
-    text = (Path(__file__).parents[2] / "gaussdecode/daemon/side.py").read_text()
+    text = (Path(__file__).parents[2] / "gaussdecode/daemon/source_runtime.py").read_text()
     (found,) = re.findall(r"extra = (\{\"from_lsn\"[^}]*\})", text)
     return set(re.findall(r'"(\w+)":', found))
 

@@ -22,10 +22,10 @@ from gaussdecode.land.schemas import fingerprint
 from gaussdecode.land.snapshots import SnapshotStore
 from gaussdecode.land.space import SpaceWait
 from gaussdecode.model.seal import canonical_json, sealed
-from gaussdecode.spark.landing import Landing as SparkLanding
-from gaussdecode.spark.statefile import TableVersion
-from gaussdecode.spark.store import DatabaseVersion, Target
-from gaussdecode.spark.tablelog import PROPERTY
+from gaussdecode.spark.log.landing import Landing as SparkLanding
+from gaussdecode.spark.target.state_file import TableVersion
+from gaussdecode.spark.target.store import DatabaseVersion, Target
+from gaussdecode.spark.target.table_log import PROPERTY
 
 Json = dict[str, Any]  # Any: JSON
 Change = Callable[[Json], object]

@@ -10,8 +10,8 @@ from kit.landrun import IDENTITY
 
 from gaussdecode.errors import LandingError
 from gaussdecode.land.commitlog import CommitLog
+from gaussdecode.land.entry_steps import Draft
 from gaussdecode.land.files import Files, make_root
-from gaussdecode.land.making import Draft
 from gaussdecode.land.prepared import KeptTransaction, PreparedFiles
 from gaussdecode.land.verify import verify
 from gaussdecode.model.entry import ENDED, PREPARED, prepared_record
@@ -99,7 +99,7 @@ def test_the_log_knows_those_that_wait(root: Path, log: CommitLog) -> None:
     first, second = write(log), write(log, xid=9, lsn=0x90)
     note(log, first, second)
     early = write(log, xid=10)
-    log.doom_strays()  # as a session does when it begins
+    log.find_orphans()  # as a session does when it begins
     log.forget_prepared()
     assert not (root / early.file.path).exists()
     stray = write(log, xid=11)

@@ -8,7 +8,7 @@ from kit.simdisk import SimFiles
 
 from gaussdecode.errors import LandingError
 from gaussdecode.land.commitlog import CommitLog
-from gaussdecode.land.making import Draft
+from gaussdecode.land.entry_steps import Draft
 from gaussdecode.land.retention import newest_to_forget, retain
 from gaussdecode.land.verify import verify_files
 from gaussdecode.model.landing import EntryKind, SourcePosition

@@ -10,7 +10,7 @@ from kit.simdisk import SimFiles
 
 from gaussdecode.errors import LandingError
 from gaussdecode.land.commitlog import CommitLog
-from gaussdecode.land.making import Draft
+from gaussdecode.land.entry_steps import Draft
 from gaussdecode.land.names import TRANSACTIONS
 from gaussdecode.land.retention import retain
 from gaussdecode.land.space import SpaceWait

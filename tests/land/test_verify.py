@@ -17,8 +17,8 @@ from kit.simdisk import SimFiles
 
 from gaussdecode.errors import LandingError
 from gaussdecode.land.files import Files
-from gaussdecode.land.lying import Sums
 from gaussdecode.land.retention import retain
+from gaussdecode.land.stray_files import Sums
 from gaussdecode.land.verify import Report, verify, verify_files
 from gaussdecode.model.account import Account
 from gaussdecode.model.entry import IN_ORDER, SUMS, CommitEntry

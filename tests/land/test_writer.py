@@ -18,7 +18,7 @@ from kit.landrun import COLUMNS, IDENTITY, SCHEMA, row_group
 from kit.simdisk import SimFiles
 
 from gaussdecode.errors import AccountError, DiskError, GaussDecodeError, SupersededError
-from gaussdecode.land import desk, lanes, writer
+from gaussdecode.land import lanes, writer, writer_state
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.compaction import compact
 from gaussdecode.land.failpoints import Operation
@@ -214,7 +214,7 @@ def test_open_files_are_bounded() -> None:
 
 def test_hot_table_uses_several_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
     """While one lane has a table's file, another encodes what comes next in it."""
-    monkeypatch.setattr(desk, "_AHEAD_BYTES", 1)
+    monkeypatch.setattr(writer_state, "_AHEAD_BYTES", 1)
     files, gate = gated()
     bench = Bench(files)
     bench.write(10, range(5))
@@ -238,7 +238,7 @@ def test_hot_table_uses_several_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_lanes_are_added_while_they_help(monkeypatch: pytest.MonkeyPatch) -> None:
     """They work for the open entry at once, and who asks is told the number."""
-    monkeypatch.setattr(desk, "_AHEAD_BYTES", 1)
+    monkeypatch.setattr(writer_state, "_AHEAD_BYTES", 1)
     monkeypatch.setattr(lanes, "WINDOW_SECONDS", 0.01)
     monkeypatch.setattr(lanes, "_WAITS", 0.0)  # nobody waits: what was written is in the queue
     (files, gate), told = gated(), list[int]()
@@ -618,7 +618,7 @@ def test_files_are_read_in_the_order_in_which_rows_came(
     lane_count: int, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever the sizes of row groups, the lanes, the tables and the schemas that alternate."""
-    monkeypatch.setattr(desk, "_AHEAD_BYTES", 4000)
+    monkeypatch.setattr(writer_state, "_AHEAD_BYTES", 4000)
     rng = random.Random(seed)
     bench = Bench(SimFiles(), lanes=lane_count, target_file_size=30_000, max_open_files=3)
     schemas = [

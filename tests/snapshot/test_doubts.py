@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from gaussdecode.land.commitlog import CommitLog
+from gaussdecode.land.entry_steps import Draft
 from gaussdecode.land.files import Files
-from gaussdecode.land.making import Draft
 from gaussdecode.land.snapshots import SnapshotStore
 from gaussdecode.model.landing import EntryKind, SourceIdentity, SourcePosition
 from gaussdecode.snapshot.doubts import ANY_TABLE, Doubts, answered_n

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gaussdecode.collect.gate import HoldLostError
+from gaussdecode.collect.snapshot_gate import HoldLostError
 from gaussdecode.snapshot import read as snapshotread
 from gaussdecode.snapshot.read import Throttle
 

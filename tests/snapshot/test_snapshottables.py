@@ -24,12 +24,12 @@ from kit.landrun import IDENTITY
 from kit.simdisk import SimFiles
 
 from gaussdecode.collect.arrow import table_schema
-from gaussdecode.collect.gate import Gate, HoldLostError
+from gaussdecode.collect.snapshot_gate import Gate, HoldLostError
 from gaussdecode.collect.spool import Spool
 from gaussdecode.errors import DiskError, SourceError
 from gaussdecode.land.commitlog import CommitLog
+from gaussdecode.land.entry_steps import Draft
 from gaussdecode.land.failpoints import Point, Step
-from gaussdecode.land.making import Draft
 from gaussdecode.land.retention import retain
 from gaussdecode.land.snapshots import SnapshotStore
 from gaussdecode.land.space import SpaceWait

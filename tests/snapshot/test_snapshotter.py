@@ -12,7 +12,7 @@ import structlog
 from kit.landrun import Landing
 from kit.simdisk import SimFiles
 
-from gaussdecode.collect.gate import HoldLostError
+from gaussdecode.collect.snapshot_gate import HoldLostError
 from gaussdecode.errors import (
     ConfigError,
     DiskError,
@@ -21,7 +21,7 @@ from gaussdecode.errors import (
     SourceRefusedError,
     WireError,
 )
-from gaussdecode.land.making import Draft
+from gaussdecode.land.entry_steps import Draft
 from gaussdecode.land.snapshots import SnapshotStore
 from gaussdecode.model.landing import EntryKind, SourcePosition
 from gaussdecode.settings.rules import SourceKind

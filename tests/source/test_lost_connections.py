@@ -24,9 +24,9 @@ from kit.postgres import Database, Postgres
 from kit.proxy import Fault, Proxy
 
 import gaussdecode
-from gaussdecode.commands import _sourcesums as sourcesums
-from gaussdecode.daemon import catalogwatch, marking
+from gaussdecode.daemon import catalogwatch, csn_marks
 from gaussdecode.errors import SourceError
+from gaussdecode.operations.compare import source_sums as sourcesums
 from gaussdecode.source.gaussdb import catalog as gausscatalog
 from gaussdecode.source.gaussdb import connection as gaussdb
 from gaussdecode.source.gaussdb import view as gaussview
@@ -168,7 +168,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gausscatalog, "_ANSWER_SECONDS", 0.5)
     monkeypatch.setattr(pgexport, "ANSWER_SECONDS", 0.5)
     monkeypatch.setattr(sourcesums, "ANSWER_SECONDS", 0.5)
-    monkeypatch.setattr(marking, "_ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(csn_marks, "_ANSWER_SECONDS", 0.5)
     monkeypatch.setattr(catalogwatch, "_SECONDS", 0.5)
     monkeypatch.setattr(conversations, "VIEW_SECONDS", 1.0)
 

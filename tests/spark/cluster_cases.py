@@ -17,9 +17,9 @@ from kit.s3 import S3
 
 from gaussdecode.demo.java import provide_java
 from gaussdecode.errors import ConfigError
-from gaussdecode.spark.failpoint import VARIABLE, Step
-from gaussdecode.spark.store import Target
-from gaussdecode.spark.vectors import current_rows
+from gaussdecode.spark.target.deletion_vectors import current_rows
+from gaussdecode.spark.target.failpoint import VARIABLE, Step
+from gaussdecode.spark.target.store import Target
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
 _CONF = (

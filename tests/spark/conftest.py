@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from gaussdecode.demo.java import provide_java
-from gaussdecode.spark.engine import DRIVER_BYTES
+from gaussdecode.spark.merge.engine import DRIVER_BYTES
 
 
 @pytest.fixture(scope="module")

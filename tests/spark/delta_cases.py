@@ -14,11 +14,11 @@ from pyspark.sql import SparkSession
 
 from gaussdecode.errors import ConfigError, LandingError
 from gaussdecode.spark.apply import Options, apply_with
-from gaussdecode.spark.engine import LocalEngine, SparkEngine
+from gaussdecode.spark.catalogs.registered import location_of
+from gaussdecode.spark.merge.engine import LocalEngine, SparkEngine
+from gaussdecode.spark.merge.sizing import Sizes
 from gaussdecode.spark.query import current
-from gaussdecode.spark.registered import location_of
-from gaussdecode.spark.spread import Sizes
-from gaussdecode.spark.store import Target
+from gaussdecode.spark.target.store import Target
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 BESIDE = Sizes(small_bucket=0, share=1000.0)
@@ -188,7 +188,7 @@ def test_constraints_of_others_are_refused(spark: SparkSession, tmp_path: Path) 
 
 def test_location_of_a_url_is_hadoop_s() -> None:
     """The scheme that Spark knows a store by."""
-    from gaussdecode.spark.place import place_of
+    from gaussdecode.spark.log.place import place_of
 
     assert location_of(place_of("s3://bucket/a b?region=eu")) == "s3a://bucket/a b"
     assert location_of(Path("/srv/a b")) == "file:///srv/a%20b"

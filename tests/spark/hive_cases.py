@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 
 from gaussdecode.errors import ConfigError
 from gaussdecode.spark.apply import Options, apply_with
-from gaussdecode.spark.engine import LocalEngine
-from gaussdecode.spark.formats import ICEBERG
-from gaussdecode.spark.upkeep import vacuum
+from gaussdecode.spark.maintain.upkeep import vacuum
+from gaussdecode.spark.merge.engine import LocalEngine
+from gaussdecode.spark.target.formats import ICEBERG
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 

@@ -15,10 +15,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from gaussdecode.errors import LandingError
 from gaussdecode.spark.apply import Options, apply_with
-from gaussdecode.spark.engine import LocalEngine, SparkEngine
-from gaussdecode.spark.formats import ICEBERG
-from gaussdecode.spark.store import Target
-from gaussdecode.spark.upkeep import compact_with, vacuum
+from gaussdecode.spark.maintain.upkeep import compact_with, vacuum
+from gaussdecode.spark.merge.engine import LocalEngine, SparkEngine
+from gaussdecode.spark.target.formats import ICEBERG
+from gaussdecode.spark.target.store import Target
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 MADE = Options(format=ICEBERG, catalog="lake.cdc", history=True, changelog="gd_commit_date")

@@ -13,16 +13,16 @@ from gaussdecode.cli import main
 from gaussdecode.errors import ConfigError
 from gaussdecode.spark import query
 from gaussdecode.spark.apply import Options, apply, apply_with
-from gaussdecode.spark.datacheck import rows_since, without
-from gaussdecode.spark.datasource import GaussDecodeSource
-from gaussdecode.spark.datatests import DataTest, Kind, OnFailure
-from gaussdecode.spark.engine import LocalEngine
-from gaussdecode.spark.landing import Landing, Point
-from gaussdecode.spark.place import read_table
-from gaussdecode.spark.reading import changes
-from gaussdecode.spark.rows import TableRows
-from gaussdecode.spark.schema import TableSchema
-from gaussdecode.spark.store import Target
+from gaussdecode.spark.checks.data_check import rows_since, without
+from gaussdecode.spark.checks.data_tests import DataTest, Kind, OnFailure
+from gaussdecode.spark.log.landing import Landing, Point
+from gaussdecode.spark.log.place import read_table
+from gaussdecode.spark.log.schema import TableSchema
+from gaussdecode.spark.merge.engine import LocalEngine
+from gaussdecode.spark.stream.changes import changes
+from gaussdecode.spark.stream.datasource import GaussDecodeSource
+from gaussdecode.spark.stream.rows import TableRows
+from gaussdecode.spark.target.store import Target
 
 END = 1 << 40
 Rows = list[tuple[Any, ...]]  # Any: values

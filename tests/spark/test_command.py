@@ -15,9 +15,10 @@ from kit.s3 import S3
 from gaussdecode.cli import main
 from gaussdecode.errors import EX_CONFIG, EX_IOERR, EX_UNAVAILABLE
 from gaussdecode.model.landing import EntryKind
-from gaussdecode.spark import apply, localdisk
-from gaussdecode.spark.landing import Landing
-from gaussdecode.spark.store import Target
+from gaussdecode.spark import apply
+from gaussdecode.spark.log.landing import Landing
+from gaussdecode.spark.target import local_disk
+from gaussdecode.spark.target.store import Target
 
 
 @pytest.fixture
@@ -73,7 +74,7 @@ def test_apply_that_follows_waits_for_another_writer(
     """One that does not follow ends with 74; one that does says so, and applies the next time."""
     landing, target = tmp_path / "landing", tmp_path / "target"
     spark(capsys, "apply", landing, target, "--local", "--to-n", 2)
-    with localdisk.locked(target):
+    with local_disk.locked(target):
         status, _, err = spark(capsys, "apply", landing, target, "--local")
     assert (status, "is being written by another process" in err) == (EX_IOERR, True)
     apply_with, times = apply.apply_with, list[int]()
@@ -81,7 +82,7 @@ def test_apply_that_follows_waits_for_another_writer(
     def busy_at_first(*given: object, **options: object) -> object:
         times.append(len(times))
         if len(times) == 1:
-            with localdisk.locked(target):
+            with local_disk.locked(target):
                 return apply_with(*given, **options)  # type: ignore[arg-type]  # as they came
         os.kill(os.getpid(), signal.SIGTERM)
         return apply_with(*given, **options)  # type: ignore[arg-type]
@@ -188,7 +189,7 @@ def test_importing_the_package_needs_no_spark() -> None:
 
     code = (
         "import sys; import gaussdecode, gaussdecode.cli, gaussdecode.commands.spark; "
-        "import gaussdecode.spark.apply, gaussdecode.spark.upkeep; "
+        "import gaussdecode.spark.apply, gaussdecode.spark.maintain.upkeep; "
         "assert not any(name.startswith('pyspark') for name in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

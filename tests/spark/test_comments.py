@@ -2,7 +2,9 @@
 
 import pytest
 
-from gaussdecode.spark.comments import (
+from gaussdecode.spark.log.schema import Column, TableSchema
+from gaussdecode.spark.log.sql_text import literal
+from gaussdecode.spark.target.comments import (
     Changed,
     Comments,
     Described,
@@ -12,8 +14,6 @@ from gaussdecode.spark.comments import (
     removed,
     wanted,
 )
-from gaussdecode.spark.schema import Column, TableSchema
-from gaussdecode.spark.sqltext import literal
 
 OID = 17000
 SCHEMA = TableSchema(

@@ -17,11 +17,11 @@ SCRIPT = """
     from pyspark.sql import SparkSession
     from gaussdecode.errors import ConfigError
     from gaussdecode.spark.apply import apply
-    from gaussdecode.spark.datasource import GaussDecodeSource
+    from gaussdecode.spark.stream.datasource import GaussDecodeSource
     from gaussdecode.spark.query import changelog, current, database, history
-    from gaussdecode.spark.reading import changes
-    from gaussdecode.spark.upkeep import compact
-    from gaussdecode.spark.views import ask
+    from gaussdecode.spark.stream.changes import changes
+    from gaussdecode.spark.maintain.upkeep import compact
+    from gaussdecode.spark.sql.views import ask
 
     spark = SparkSession.builder.remote("local[1]").getOrCreate()
     spark.conf.set("spark.gaussdecode.driverBytes", "0")

@@ -10,11 +10,11 @@ import pyarrow.compute as pc
 import pytest
 from kit.history import History, Place, Table, canon
 
-from gaussdecode.spark import moves
-from gaussdecode.spark.events import KEY, Reset, base_events, row_keys, to_events
-from gaussdecode.spark.keys import buckets_of
-from gaussdecode.spark.merge import merge
-from gaussdecode.spark.schema import TableSchema
+from gaussdecode.spark.log.events import KEY, Reset, base_events, row_keys, to_events
+from gaussdecode.spark.log.keys import buckets_of
+from gaussdecode.spark.log.schema import TableSchema
+from gaussdecode.spark.merge import key_changes
+from gaussdecode.spark.merge.merge import merge
 
 ORDER = ("gd_epoch", "gd_lsn", "gd_seq")
 OPEN: Place = (1 << 62, 0, 0)
@@ -67,7 +67,7 @@ class Applied:
 
     def resolved(self, events: pa.Table, resets: list[Reset]) -> pa.Table:
         """Follow key changes that leave out values."""
-        tied = moves.components(moves.edges(events, ORDER)) if self.schema.key else {}
+        tied = key_changes.components(key_changes.edges(events, ORDER)) if self.schema.key else {}
         if not tied:
             return events
         base = [
@@ -76,8 +76,10 @@ class Applied:
         ]
         known = pa.concat_tables([*base, events])
         known = known.filter(pc.is_in(known[KEY], value_set=pa.array(list(tied), pa.binary())))
-        whole = moves.resolve(known, resets, self.schema, ORDER)
-        return pa.concat_tables([events.filter(pc.invert(moves.needs_resolving(events))), whole])
+        whole = key_changes.resolve(known, resets, self.schema, ORDER)
+        return pa.concat_tables(
+            [events.filter(pc.invert(key_changes.needs_resolving(events))), whole]
+        )
 
     def rows(self) -> list[dict[str, Any]]:
         """All versions of its rows, those of now without an end."""

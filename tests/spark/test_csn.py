@@ -11,7 +11,7 @@ from gaussdecode.cli import main
 from gaussdecode.collect.arrow import TRANSACTIONS, system_schema
 from gaussdecode.errors import EX_CONFIG, ConfigError
 from gaussdecode.model.landing import EntryKind, LandingFile, Position
-from gaussdecode.spark.landing import Landing, Point
+from gaussdecode.spark.log.landing import Landing, Point
 
 UNORDERED: tuple[list[int], ...] = ([2350], [2340], [2360, 2358], [2355], [], [2370])
 

@@ -19,13 +19,13 @@ from gaussdecode.cli import main
 from gaussdecode.errors import EX_OK, ConfigError, LandingError
 from gaussdecode.source.quoting import literal
 from gaussdecode.spark.apply import Options, apply_with
-from gaussdecode.spark.deltalog import DeltaLog
-from gaussdecode.spark.engine import LocalEngine
-from gaussdecode.spark.layout import read_layouts
-from gaussdecode.spark.spread import Sizes
-from gaussdecode.spark.store import Target
-from gaussdecode.spark.upkeep import compact_with, vacuum
-from gaussdecode.spark.vectors import current_rows
+from gaussdecode.spark.maintain.upkeep import compact_with, vacuum
+from gaussdecode.spark.merge.engine import LocalEngine
+from gaussdecode.spark.merge.sizing import Sizes
+from gaussdecode.spark.target.deletion_vectors import current_rows
+from gaussdecode.spark.target.delta_log import DeltaLog
+from gaussdecode.spark.target.layout import read_layouts
+from gaussdecode.spark.target.store import Target
 
 Rows = list[dict[str, Any]]  # Any: values
 Read = Callable[[Path, int | None], Rows]

@@ -7,10 +7,9 @@ import pyarrow as pa
 import pytest
 
 from gaussdecode.errors import LandingError
-from gaussdecode.spark import keys
-from gaussdecode.spark.events import to_events
-from gaussdecode.spark.merge import Merged, merge
-from gaussdecode.spark.schema import (
+from gaussdecode.spark.log import keys
+from gaussdecode.spark.log.events import to_events
+from gaussdecode.spark.log.schema import (
     NAMES_TYPE,
     RAW_TYPE,
     Column,
@@ -21,6 +20,7 @@ from gaussdecode.spark.schema import (
     reads_as,
     why_inexact,
 )
+from gaussdecode.spark.merge.merge import Merged, merge
 
 ORDER = ("gd_epoch", "gd_lsn", "gd_seq")
 DAY = "date32[day]"

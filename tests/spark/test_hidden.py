@@ -8,8 +8,8 @@ import pytest
 
 from gaussdecode.errors import ConfigError
 from gaussdecode.spark.apply import apply_with
-from gaussdecode.spark.engine import Engine
-from gaussdecode.spark.landing import Landing
+from gaussdecode.spark.log.landing import Landing
+from gaussdecode.spark.merge.engine import Engine
 
 LAYOUT = {
     "version": 1, "landing_id": "0" * 32, "created": "2026-01-31T00:00:00.000000Z",

@@ -11,13 +11,13 @@ import pytest
 from kit.history import History, Place, Snapshot, Table, canon, state_at
 
 from gaussdecode.spark.apply import Options, apply_with
-from gaussdecode.spark.engine import LocalEngine
-from gaussdecode.spark.events import ENDS, STAMPS
-from gaussdecode.spark.landing import Point
-from gaussdecode.spark.spread import Sizes
-from gaussdecode.spark.statefile import TableVersion
-from gaussdecode.spark.store import Target
-from gaussdecode.spark.vectors import current_rows
+from gaussdecode.spark.log.events import ENDS, STAMPS
+from gaussdecode.spark.log.landing import Point
+from gaussdecode.spark.merge.engine import LocalEngine
+from gaussdecode.spark.merge.sizing import Sizes
+from gaussdecode.spark.target.deletion_vectors import current_rows
+from gaussdecode.spark.target.state_file import TableVersion
+from gaussdecode.spark.target.store import Target
 
 OPEN = 1 << 62
 

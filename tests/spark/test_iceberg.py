@@ -26,15 +26,15 @@ from gaussdecode.cli import main
 from gaussdecode.errors import EX_IOERR, EX_OK, CatalogError, ConfigError, LandingError
 from gaussdecode.model.landing import EntryKind
 from gaussdecode.source.quoting import literal
-from gaussdecode.spark import iceberg
 from gaussdecode.spark.apply import Options, apply_with
-from gaussdecode.spark.engine import LocalEngine
-from gaussdecode.spark.failpoint import VARIABLE, Step
-from gaussdecode.spark.formats import ICEBERG
-from gaussdecode.spark.landing import Point
-from gaussdecode.spark.layout import read_layouts
-from gaussdecode.spark.store import Target
-from gaussdecode.spark.upkeep import compact_with, vacuum
+from gaussdecode.spark.catalogs import iceberg
+from gaussdecode.spark.log.landing import Point
+from gaussdecode.spark.maintain.upkeep import compact_with, vacuum
+from gaussdecode.spark.merge.engine import LocalEngine
+from gaussdecode.spark.target.failpoint import VARIABLE, Step
+from gaussdecode.spark.target.formats import ICEBERG
+from gaussdecode.spark.target.layout import read_layouts
+from gaussdecode.spark.target.store import Target
 
 Rows = list[dict[str, Any]]  # Any: values
 Read = Callable[[IcebergTable, int], Rows]
@@ -487,6 +487,6 @@ def test_what_cannot_be_is_refused_before_anything_is_made(
 def test_pyiceberg_that_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is named, with how to install it."""
     small(tmp_path)
-    monkeypatch.setitem(sys.modules, "gaussdecode.spark.iceberg", None)
+    monkeypatch.setitem(sys.modules, "gaussdecode.spark.catalogs.iceberg", None)
     with pytest.raises(ConfigError, match=r"pip install 'gaussdecode\[iceberg\]'"):
         apply(tmp_path)

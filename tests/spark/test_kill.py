@@ -10,16 +10,16 @@ from kit.killing import OPTIONS, Places, content, kill_and_run_again, unnamed
 from kit.s3 import S3
 
 from gaussdecode.errors import ConfigError, LandingError, MirrorError
-from gaussdecode.spark import durable
 from gaussdecode.spark.apply import apply_with
-from gaussdecode.spark.engine import LocalEngine
-from gaussdecode.spark.failpoint import Step
-from gaussdecode.spark.landing import Landing, Point
-from gaussdecode.spark.place import ObjectPath, put_new
-from gaussdecode.spark.statefile import CURRENT
-from gaussdecode.spark.store import Target
-from gaussdecode.spark.tablelog import TableLog
-from gaussdecode.spark.upkeep import vacuum
+from gaussdecode.spark.log.landing import Landing, Point
+from gaussdecode.spark.log.place import ObjectPath, put_new
+from gaussdecode.spark.maintain.upkeep import vacuum
+from gaussdecode.spark.merge.engine import LocalEngine
+from gaussdecode.spark.target import durable
+from gaussdecode.spark.target.failpoint import Step
+from gaussdecode.spark.target.state_file import CURRENT
+from gaussdecode.spark.target.store import Target
+from gaussdecode.spark.target.table_log import TableLog
 
 pytestmark = pytest.mark.crash
 

@@ -13,11 +13,11 @@ from pyspark.sql import SparkSession
 
 from gaussdecode.errors import EX_CONFIG, ConfigError
 from gaussdecode.spark.apply import Options, apply_with
-from gaussdecode.spark.catalog import check_apart, full_pattern, name_of
-from gaussdecode.spark.engine import LocalEngine, SparkEngine
-from gaussdecode.spark.formats import DELTA, FORMATS, ICEBERG, PAIRS, coordinate
-from gaussdecode.spark.layout import Layout, read_layouts
-from gaussdecode.spark.store import Target
+from gaussdecode.spark.merge.engine import LocalEngine, SparkEngine
+from gaussdecode.spark.target.catalog_names import check_apart, full_pattern, name_of
+from gaussdecode.spark.target.formats import DELTA, FORMATS, ICEBERG, PAIRS, coordinate
+from gaussdecode.spark.target.layout import Layout, read_layouts
+from gaussdecode.spark.target.store import Target
 
 CASES = [Path(__file__).with_name(name) for name in ("iceberg_cases.py", "delta_cases.py")]
 

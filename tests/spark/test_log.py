@@ -14,12 +14,12 @@ from gaussdecode.errors import ConfigError, LandingError
 from gaussdecode.model.entry import CheckpointHeader, checkpoint_name
 from gaussdecode.model.landing import EntryKind
 from gaussdecode.spark.apply import Options, Summary, apply_with
-from gaussdecode.spark.engine import LocalEngine
-from gaussdecode.spark.landing import Landing, Point
-from gaussdecode.spark.spread import Sizes
-from gaussdecode.spark.store import Target
-from gaussdecode.spark.upkeep import compact_with, metrics_text, status, vacuum
-from gaussdecode.spark.vectors import current_rows
+from gaussdecode.spark.log.landing import Landing, Point
+from gaussdecode.spark.maintain.upkeep import compact_with, metrics_text, status, vacuum
+from gaussdecode.spark.merge.engine import LocalEngine
+from gaussdecode.spark.merge.sizing import Sizes
+from gaussdecode.spark.target.deletion_vectors import current_rows
+from gaussdecode.spark.target.store import Target
 
 
 def run(root: Path, to: Point | None = None, **options: Any) -> Summary:

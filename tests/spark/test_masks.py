@@ -16,11 +16,11 @@ from gaussdecode.cli import main
 from gaussdecode.errors import EX_CONFIG, EX_OK, ConfigError
 from gaussdecode.model.landing import EntryKind
 from gaussdecode.spark.apply import Options, apply_with
-from gaussdecode.spark.engine import LocalEngine
-from gaussdecode.spark.masks import read_key, read_masks
-from gaussdecode.spark.store import Target
-from gaussdecode.spark.upkeep import compact_with
-from gaussdecode.spark.vectors import current_rows
+from gaussdecode.spark.log.masks import read_key, read_masks
+from gaussdecode.spark.maintain.upkeep import compact_with
+from gaussdecode.spark.merge.engine import LocalEngine
+from gaussdecode.spark.target.deletion_vectors import current_rows
+from gaussdecode.spark.target.store import Target
 
 KEY = b"0123456789abcdef-of-tests"
 SECRET = "secret"  # every value that must not be seen begins with it

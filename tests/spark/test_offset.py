@@ -12,12 +12,12 @@ from gaussdecode.errors import ConfigError, LandingError
 from gaussdecode.objects.cloud import CloudStore
 from gaussdecode.spark import query
 from gaussdecode.spark.apply import Options, Summary, apply_with
-from gaussdecode.spark.columns import question_of
-from gaussdecode.spark.engine import LocalEngine
-from gaussdecode.spark.landing import Landing, Point, Reach
-from gaussdecode.spark.offset import Offset
-from gaussdecode.spark.store import Target
-from gaussdecode.spark.upkeep import metrics_text, status
+from gaussdecode.spark.log.landing import Landing, Point, Reach
+from gaussdecode.spark.log.offset import Offset
+from gaussdecode.spark.maintain.upkeep import metrics_text, status
+from gaussdecode.spark.merge.column_identity import question_of
+from gaussdecode.spark.merge.engine import LocalEngine
+from gaussdecode.spark.target.store import Target
 
 ANEW = "a new target"
 

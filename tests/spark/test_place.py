@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gaussdecode.errors import ConfigError
-from gaussdecode.spark.place import ObjectPath, place_of
+from gaussdecode.spark.log.place import ObjectPath, place_of
 
 
 def test_settings_of_a_store() -> None:

@@ -10,12 +10,12 @@ from kit.history import History, canon
 from pyspark.sql import SparkSession
 
 from gaussdecode.spark.apply import apply_with
-from gaussdecode.spark.datatests import DataTest, Kind, OnFailure
-from gaussdecode.spark.engine import SparkEngine
+from gaussdecode.spark.checks.data_tests import DataTest, Kind, OnFailure
+from gaussdecode.spark.merge.engine import SparkEngine
+from gaussdecode.spark.merge.run import Options
+from gaussdecode.spark.merge.sizing import Sizes
 from gaussdecode.spark.query import history
-from gaussdecode.spark.run import Options
-from gaussdecode.spark.spread import Sizes
-from gaussdecode.spark.store import Target
+from gaussdecode.spark.target.store import Target
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 TESTS = {

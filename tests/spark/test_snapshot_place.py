@@ -10,9 +10,9 @@ from kit.stranger import Reader
 
 from gaussdecode.model.landing import EntryKind
 from gaussdecode.spark.apply import Options, apply_with
-from gaussdecode.spark.engine import LocalEngine
-from gaussdecode.spark.store import Target
-from gaussdecode.spark.vectors import current_rows
+from gaussdecode.spark.merge.engine import LocalEngine
+from gaussdecode.spark.target.deletion_vectors import current_rows
+from gaussdecode.spark.target.store import Target
 
 TITLE = "public.t"
 Row = tuple[str, int, str | None]  # op, id, v

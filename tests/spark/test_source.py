@@ -19,12 +19,12 @@ from pyspark.sql import types as T  # noqa: N812 - everybody's name for it
 from gaussdecode.errors import ConfigError, LandingError
 from gaussdecode.model.landing import EntryKind
 from gaussdecode.spark.apply import Options, apply_with
-from gaussdecode.spark.datasource import GaussDecodeSource, changes_of
-from gaussdecode.spark.engine import LocalEngine
-from gaussdecode.spark.landing import Landing
-from gaussdecode.spark.offset import Offset
-from gaussdecode.spark.rows import TableRows, parts_of
-from gaussdecode.spark.store import Target
+from gaussdecode.spark.log.landing import Landing
+from gaussdecode.spark.log.offset import Offset
+from gaussdecode.spark.merge.engine import LocalEngine
+from gaussdecode.spark.stream.datasource import GaussDecodeSource, changes_of
+from gaussdecode.spark.stream.rows import TableRows, parts_of
+from gaussdecode.spark.target.store import Target
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 INT4 = pa.int32()

@@ -12,9 +12,9 @@ from kit.stranger import Reader, UnreadableError, check_files
 from gaussdecode.model.entry import CheckpointHeader, checkpoint_name
 from gaussdecode.model.landing import EntryKind, LandingFile
 from gaussdecode.spark.apply import Options, apply_with
-from gaussdecode.spark.engine import LocalEngine
-from gaussdecode.spark.landing import Landing
-from gaussdecode.spark.store import Target
+from gaussdecode.spark.log.landing import Landing
+from gaussdecode.spark.merge.engine import LocalEngine
+from gaussdecode.spark.target.store import Target
 
 
 def check(history: History, reader: Reader, *leave_out: str) -> None:

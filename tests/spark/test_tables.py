@@ -15,16 +15,16 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from gaussdecode.errors import ConfigError, LandingError
 from gaussdecode.spark.apply import Options, apply, apply_with
-from gaussdecode.spark.engine import DRIVER_BYTES, LocalEngine, SparkEngine
-from gaussdecode.spark.landing import Landing, Point
+from gaussdecode.spark.log.landing import Landing, Point
+from gaussdecode.spark.maintain.checksums import LakeTable, Overlay, Shape, StoredFiles
+from gaussdecode.spark.maintain.upkeep import compact, compact_with, vacuum
+from gaussdecode.spark.merge.engine import DRIVER_BYTES, LocalEngine, SparkEngine
+from gaussdecode.spark.merge.sizing import Sizes, labels
 from gaussdecode.spark.query import changelog, current, database, history
-from gaussdecode.spark.reading import changes
-from gaussdecode.spark.spread import Sizes, labels
-from gaussdecode.spark.store import Target
-from gaussdecode.spark.upkeep import compact, compact_with, vacuum
-from gaussdecode.spark.vectors import current_rows
-from gaussdecode.spark.verify import LakeTable, Overlay, Shape, StoredFiles
-from gaussdecode.spark.views import ask, register
+from gaussdecode.spark.sql.views import ask, register
+from gaussdecode.spark.stream.changes import changes
+from gaussdecode.spark.target.deletion_vectors import current_rows
+from gaussdecode.spark.target.store import Target
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
@@ -140,7 +140,7 @@ def check_house(spark: SparkSession, source: History, target: str, s3: S3) -> No
     s3.age(target.split("/")[2], 8000)
     with pytest.MonkeyPatch.context() as patch:
         later = time.time() + 7200
-        patch.setattr("gaussdecode.spark.upkeep.time", SimpleNamespace(time=lambda: later))
+        patch.setattr("gaussdecode.spark.maintain.upkeep.time", SimpleNamespace(time=lambda: later))
         assert vacuum(target, older_than_seconds=3600).files
     for name, frame in database(spark, target).items():
         (table,) = (t for t in source.tables if f"public.{t.name}" == name)

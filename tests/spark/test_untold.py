@@ -8,10 +8,10 @@ from kit import realstream
 from gaussdecode.cli import main
 from gaussdecode.errors import EX_CONFIG, EX_OK
 from gaussdecode.spark.apply import Options, apply_with
-from gaussdecode.spark.engine import LocalEngine
-from gaussdecode.spark.plan import UNTOLD
-from gaussdecode.spark.store import Target
-from gaussdecode.spark.vectors import current_rows
+from gaussdecode.spark.merge.engine import LocalEngine
+from gaussdecode.spark.merge.plan import UNTOLD
+from gaussdecode.spark.target.deletion_vectors import current_rows
+from gaussdecode.spark.target.store import Target
 
 UNKNOWN = {"public.t_nothing", "public.t_nopk"}
 

@@ -13,10 +13,10 @@ from pyspark.sql import SparkSession
 from gaussdecode.errors import ConfigError
 from gaussdecode.model.title import table_title
 from gaussdecode.spark.apply import apply
-from gaussdecode.spark.landing import Point
-from gaussdecode.spark.session import beside
-from gaussdecode.spark.sqltext import quoted
-from gaussdecode.spark.views import Meaning, Names, ask, parts_of, register
+from gaussdecode.spark.log.landing import Point
+from gaussdecode.spark.log.sql_text import quoted
+from gaussdecode.spark.sql.views import Meaning, Names, ask, parts_of, register
+from gaussdecode.spark.target.session import beside
 
 ODD = ("orders", "orders_history", "a-b", "a_b", "Item", "item", "select", "it's `so`", "😀.x")
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import gaussdecode
-from gaussdecode.daemon.joint import Joint
 from gaussdecode.daemon.session import Session
+from gaussdecode.daemon.session_group import SessionGroup
 from gaussdecode.daemon.status.facts import DaemonFacts, LandingFacts, Running
 from gaussdecode.daemon.status.history import Sample
 from gaussdecode.daemon.status.limit import Limit
@@ -98,7 +98,7 @@ class _Held:
     prepared: list[tuple[bytes, int, int, int, int]]
 
     @classmethod
-    def of(cls, session: Session | Joint | None) -> "_Held":
+    def of(cls, session: Session | SessionGroup | None) -> "_Held":
         members = () if session is None else session.members
         held = [one.collector.assembler for one in members if one.collector is not None]
         return cls(
@@ -124,7 +124,7 @@ def _prepared(waiting: Sequence[tuple[bytes, int, int, int, int]]) -> list[Recor
     ]
 
 
-def _queue_records(session: Session | Joint | None) -> Record:
+def _queue_records(session: Session | SessionGroup | None) -> Record:
     """As the server shows its own, and in more words."""
     raw, decoded = queue_fills(session)
     return {
@@ -146,7 +146,7 @@ def _version(facts: DaemonFacts, number: int | None) -> str | None:
     return ".".join(map(str, (major, *parts)))
 
 
-def _memory(session: Session | Joint | None) -> int:
+def _memory(session: Session | SessionGroup | None) -> int:
     """Of all processes; what they share counts in each."""
     ids = [os.getpid(), *({} if session is None else session.process_ids()).values()]
     return sum(use.resident_bytes for use in map(read_use, ids) if use is not None)

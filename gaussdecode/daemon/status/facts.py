@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from gaussdecode.daemon.guard import Guard
-from gaussdecode.daemon.joint import Joint
 from gaussdecode.daemon.session import Session
+from gaussdecode.daemon.session_group import SessionGroup
 from gaussdecode.daemon.status.landed import Landed
 from gaussdecode.metrics import Labels
 from gaussdecode.model.histogram import Counted
@@ -163,7 +163,7 @@ class Running:
     """
 
     standing: Standing = Standing()
-    session: Session | Joint | None = None
+    session: Session | SessionGroup | None = None
     sessions: int = 0
     restarts: Mapping[str, int] = dataclasses.field(default_factory=dict)
     decoder_changes: int = 0

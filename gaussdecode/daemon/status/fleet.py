@@ -10,9 +10,9 @@ from html import escape
 from typing import Any, Final
 from urllib.parse import quote
 
+from gaussdecode.daemon.status.html import chip, document, scrolled, table_of, with_commands
 from gaussdecode.daemon.status.page import describe_source
-from gaussdecode.daemon.status.sheet import chip, document, scrolled, table_of, with_commands
-from gaussdecode.daemon.status.spelling import size, span
+from gaussdecode.daemon.status.text import size, span
 from gaussdecode.model.words import counted
 
 LEVELS: Final = ("error", "warning", "note", "good")

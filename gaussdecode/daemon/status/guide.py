@@ -11,7 +11,7 @@ from html import escape
 from importlib.resources import files
 from typing import Final
 
-from gaussdecode.daemon.status.sheet import document, scrolled
+from gaussdecode.daemon.status.html import document, scrolled
 
 _BLOCKS: Final = re.compile(r"\n\s*\n")
 _HEADING: Final = re.compile(r"(#{1,3}) (.+)")

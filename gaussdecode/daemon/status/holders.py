@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from gaussdecode.daemon.status.spelling import span
+from gaussdecode.daemon.status.text import span
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

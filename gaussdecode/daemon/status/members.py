@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from gaussdecode.daemon.status.spelling import size, span
+from gaussdecode.daemon.status.text import size, span
 from gaussdecode.model.words import counted
 
 _MOST: Final = 3  # transactions that are named; arbitrary

@@ -12,19 +12,19 @@ from typing import Any, Final
 
 from gaussdecode.daemon.status.history import INTERVAL_SECONDS, Sample, series
 from gaussdecode.daemon.status.holders import HOLDERS
-from gaussdecode.daemon.status.landed import Commit, TableTally
-from gaussdecode.daemon.status.limit import Limit, Stage
-from gaussdecode.daemon.status.members import COLUMNS, member_cells
-from gaussdecode.daemon.status.queues import Fill
-from gaussdecode.daemon.status.sheet import (
+from gaussdecode.daemon.status.html import (
     chip,
     document,
     scrolled,
     table_of,
     with_commands,
 )
-from gaussdecode.daemon.status.spelling import size, span
+from gaussdecode.daemon.status.landed import Commit, TableTally
+from gaussdecode.daemon.status.limit import Limit, Stage
+from gaussdecode.daemon.status.members import COLUMNS, member_cells
+from gaussdecode.daemon.status.queues import Fill
 from gaussdecode.daemon.status.states import Cause, State, Trouble, find_causes
+from gaussdecode.daemon.status.text import size, span
 from gaussdecode.model.lsn import Lsn
 
 _POINTS: Final = 200

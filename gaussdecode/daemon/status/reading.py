@@ -9,8 +9,8 @@ import os
 import time
 
 import gaussdecode
-from gaussdecode.daemon.joint import Joint
 from gaussdecode.daemon.session import Session
+from gaussdecode.daemon.session_group import SessionGroup
 from gaussdecode.daemon.status.changes import Changes
 from gaussdecode.daemon.status.document import status_document
 from gaussdecode.daemon.status.facts import DaemonFacts, LandingFacts, Running
@@ -57,9 +57,12 @@ class Readings:
         self._history = History()
         self._changes = Changes(WATCHED)
         self._processes = Processes()
-        self._past: tuple[Values, Session | Joint | None] = {}, None  # and the last session in it
+        self._past: tuple[Values, Session | SessionGroup | None] = (
+            {},
+            None,
+        )  # and the last session in it
 
-    def retire(self, session: Session | Joint) -> None:
+    def retire(self, session: Session | SessionGroup) -> None:
         """Carry the counters of a session that ends along; those who read see them once."""
         values, _ = self._past
         self._past = _sum(values, running_values(session), is_past=True), session
@@ -96,7 +99,7 @@ class Readings:
             values |= histogram_values(f"gaussdecode_{name}", counted)
         return values
 
-    def _plain(self, session: Session | Joint | None) -> dict[str, float]:
+    def _plain(self, session: Session | SessionGroup | None) -> dict[str, float]:
         """Metrics without labels that are no session's."""
         facts, running, landing = self._facts, self._running, self._landing
         lag, durable = self.lag(session), landing.landed.durable
@@ -216,19 +219,19 @@ class Readings:
             self._history.rates(WINDOW_SECONDS),
         )
 
-    def lag(self, session: Session | Joint | None) -> dict[str, float]:
+    def lag(self, session: Session | SessionGroup | None) -> dict[str, float]:
         """How far what has landed is behind the server's end of WAL; of several, the latest."""
         return lag_of(self._sources.look(session))
 
 
-def _spool_wait(session: Session | Joint | None) -> str | None:
+def _spool_wait(session: Session | SessionGroup | None) -> str | None:
     """Why nothing can be taken, where a transaction is larger than the spool may be."""
     collectors = [] if session is None else [one.collector for one in session.members]
     waits = (one.spool_wait for one in collectors if one is not None)
     return next((wait for wait in waits if wait is not None), None)
 
 
-def _process_ids(session: Session | Joint | None) -> dict[str, int]:
+def _process_ids(session: Session | SessionGroup | None) -> dict[str, int]:
     """Of this process and its children, by name."""
     return {"main": os.getpid(), **({} if session is None else session.process_ids())}
 

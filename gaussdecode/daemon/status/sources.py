@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from gaussdecode.daemon.guard import Guard
-from gaussdecode.daemon.joint import Held, Joint
 from gaussdecode.daemon.session import Session
+from gaussdecode.daemon.session_group import Held, SessionGroup
 from gaussdecode.daemon.status.facts import DaemonFacts, LandingFacts, MemberFacts, Running
 from gaussdecode.daemon.status.lag import Lag, reached
 from gaussdecode.ipc.control import Word
@@ -94,9 +94,9 @@ class Sources:
             one = session_of(session, of.name)
             self._lags[of.name].note(now, self._wal_end(of, one), self._reached(of, one))
 
-    def look(self, session: Session | Joint | None) -> list[SourceView]:
+    def look(self, session: Session | SessionGroup | None) -> list[SourceView]:
         """See all of them, in the order of the configuration."""
-        held = session.held() if isinstance(session, Joint) else {}
+        held = session.held() if isinstance(session, SessionGroup) else {}
         return [
             self._view(of, session_of(session, of.name), held.get(of.name))
             for of in self._facts.sources
@@ -144,9 +144,9 @@ class Sources:
         return max(told, _seen_end(self._running.guard, of))
 
 
-def mark_waits(session: Session | Joint | None) -> str | None:
+def mark_waits(session: Session | SessionGroup | None) -> str | None:
     """What the present mark of CSNs has waited for a while for, in words; None where it is on its way."""
-    held = session.held() if isinstance(session, Joint) else {}
+    held = session.held() if isinstance(session, SessionGroup) else {}
     late = {name: of for name, of in held.items() if of.seconds >= _LONG_SECONDS}
     if not late:
         return None
@@ -170,9 +170,9 @@ def _waiting(session: Session | None) -> int:
     return session.collector.assembler.finished_count
 
 
-def session_of(session: Session | Joint | None, name: str) -> Session | None:
+def session_of(session: Session | SessionGroup | None, name: str) -> Session | None:
     """The session of a source among those that run."""
-    return session.sessions.get(name) if isinstance(session, Joint) else session
+    return session.sessions.get(name) if isinstance(session, SessionGroup) else session
 
 
 def lag_of(views: Sequence[SourceView]) -> dict[str, float]:

@@ -33,7 +33,7 @@ from typing import Final
 from gaussdecode.daemon.status.history import Sample
 from gaussdecode.daemon.status.holders import HOLDERS
 from gaussdecode.daemon.status.limit import Limit, Stage
-from gaussdecode.daemon.status.spelling import size, span
+from gaussdecode.daemon.status.text import size, span
 from gaussdecode.metrics import Labels
 from gaussdecode.model.words import counted
 

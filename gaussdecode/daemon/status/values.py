@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from gaussdecode.collect.collector import Collector
-from gaussdecode.daemon.joint import Joint
 from gaussdecode.daemon.session import Session
+from gaussdecode.daemon.session_group import SessionGroup
 from gaussdecode.daemon.status.queues import Fill
 from gaussdecode.ipc.control import Control, Word
 from gaussdecode.metrics import STAGE_SECONDS, Labels, histogram_values
@@ -36,7 +36,7 @@ _OF_ONE: Final = frozenset(
 )
 
 
-def running_values(session: Session | Joint) -> Values:
+def running_values(session: Session | SessionGroup) -> Values:
     """Everything that belongs to one session, or to those of all sources: decoders are counted on."""
     total: Values = {}
     decoders = 0
@@ -178,7 +178,7 @@ def _durations(collector: Collector) -> dict[Labels, Counted]:
     return {(stage,): counted for stage, counted in stages.items()}
 
 
-def queue_fills(session: Session | Joint | None) -> tuple[list[Fill], list[Fill]]:
+def queue_fills(session: Session | SessionGroup | None) -> tuple[list[Fill], list[Fill]]:
     """Of the read and of the decode change queues, by decoder; none between two sessions."""
     fills = [] if session is None else [_fills(one) for one in session.members]
     return [fill for raw, _ in fills for fill in raw], [fill for _, of in fills for fill in of]

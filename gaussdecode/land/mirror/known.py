@@ -33,15 +33,15 @@ def write_state(disk: Disk, state: MirrorState) -> None:
     disk.sync_directories("")
 
 
-def bare_until(disk: Disk) -> int:
+def mirrored_only_until(disk: Disk) -> int:
     """Data files of entries up to this number may be in the mirror only; -1 for none."""
     state = read_state(disk)
     return -1 if state is None else state.removed
 
 
-def without_transactions(bare: int) -> int:
+def without_transactions(mirrored_only_until: int) -> int:
     """Of those, the lists of transactions of entries up to this number."""
-    return bare - KEPT_TRANSACTIONS
+    return mirrored_only_until - KEPT_TRANSACTIONS
 
 
 def check_url(state: MirrorState | None, url: str) -> None:

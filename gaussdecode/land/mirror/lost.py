@@ -16,7 +16,7 @@ from typing import Final
 from gaussdecode.errors import ConfigError, LandingError
 from gaussdecode.land.disk import Disk
 from gaussdecode.land.entry import Entries
-from gaussdecode.land.floor import FloorWatch
+from gaussdecode.land.expiry import FloorWatch
 from gaussdecode.land.layout import Layout, read_layout
 from gaussdecode.land.mirror.known import read_state
 from gaussdecode.land.mirror.objects import Objects

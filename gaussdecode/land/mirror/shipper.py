@@ -22,9 +22,9 @@ from collections import deque
 
 from gaussdecode.errors import ConfigError, LandingError, unreadable
 from gaussdecode.land.commitlog import CommitLog
+from gaussdecode.land.entry_steps import Draft
 from gaussdecode.land.failpoints import ShipStep
 from gaussdecode.land.layout import MIRRORED, Layout
-from gaussdecode.land.making import Draft
 from gaussdecode.land.mirror.known import check_url, read_state, write_state
 from gaussdecode.land.mirror.numbered import NumberedFile
 from gaussdecode.land.mirror.objects import Objects
@@ -315,7 +315,7 @@ class Shipper:
             return 0
         self._log.require(MIRRORED)
         self._note(dataclasses.replace(self._state, removed=last, shipped=self.shipped))
-        self._log.bare = last
+        self._log.mirrored_only_until = last
         self._log.disk.files.reach(ShipStep.REMOVAL_NOTED)
         self._sweep()
         return last - before

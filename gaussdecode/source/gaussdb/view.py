@@ -38,8 +38,8 @@ from gaussdecode.model.lsn import Lsn
 from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.export import OrderError, Reach, Shown
 from gaussdecode.source.gaussdb.connection import ANSWER_SECONDS, EMPTY, GaussConnection, connect
-from gaussdecode.source.gaussdb.marker import answer_from
-from gaussdecode.source.gaussdb.marks import Ask, What
+from gaussdecode.source.gaussdb.csn_mark_queries import answer_from
+from gaussdecode.source.gaussdb.csn_mark_rules import Ask, What
 
 BEGIN: Final = "START TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 _ISOLATION: Final = "repeatable read"
@@ -159,7 +159,7 @@ class View:
 class CsnView(View):
     """A view for a landing in the order of CSNs, where everything below its CSN lands before its rows.
 
-    A mark proves that all of it has come (see `source.gaussdb.marks`): nothing has to be looked up in the
+    A mark proves that all of it has come (see `source.gaussdb.csn_mark_rules`): nothing has to be looked up in the
     stream, and nothing is left to confirm. No entry is decided on while the view is taken. So what has landed by
     then is below the view's CSN; on a node whose clock is behind that of others it may have a greater
     one, and then the node has nothing between the two and will have nothing, by what the mark promises.

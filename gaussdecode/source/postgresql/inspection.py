@@ -1,7 +1,7 @@
 """Role, settings and connection of a PostgreSQL server, inspected for the doctor.
 
 On an ordinary connection; reads views that any role may read, and changes nothing. Judges
-nothing: that is `commands._doctor`'s.
+nothing: that is `operations.check.doctor`'s.
 """
 
 import dataclasses

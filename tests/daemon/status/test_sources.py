@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from gaussdecode.daemon.joint import Held, Joint
 from gaussdecode.daemon.session import Session, SessionSettings
+from gaussdecode.daemon.session_group import Held, SessionGroup
 from gaussdecode.daemon.status.facts import DaemonFacts, MemberFacts, Running
 from gaussdecode.daemon.status.landed import Landed
 from gaussdecode.daemon.status.sources import Sources, lag_of, mark_waits, source_values
@@ -17,7 +17,7 @@ from gaussdecode.ipc.control import Word
 from gaussdecode.metrics import unknown_series
 from gaussdecode.model.landing import SourcePosition
 from gaussdecode.source.coverage import Coverage
-from gaussdecode.source.gaussdb.marks import Running as RunningRow
+from gaussdecode.source.gaussdb.csn_mark_rules import Running as RunningRow
 from gaussdecode.source.probe import SlotView
 
 FACTS = DaemonFacts(
@@ -76,7 +76,7 @@ class Marks:
 
 
 @pytest.fixture
-def joint() -> Iterator[Callable[[dict[str, Held]], Joint]]:
+def group() -> Iterator[Callable[[dict[str, Held]], SessionGroup]]:
     """Sessions of both sources, without processes: dn1 has all of its WAL, dn2 lacks 450 bytes."""
     made: list[Session] = []
 
@@ -97,9 +97,9 @@ def joint() -> Iterator[Callable[[dict[str, Held]], Joint]]:
         made.append(session)
         return session
 
-    def build(held: dict[str, Held]) -> Joint:
+    def build(held: dict[str, Held]) -> SessionGroup:
         nothing = lambda: None  # noqa: E731
-        all_of = Joint(
+        all_of = SessionGroup(
             make,
             ("dn1", "dn2"),
             None,
@@ -116,23 +116,23 @@ def joint() -> Iterator[Callable[[dict[str, Held]], Joint]]:
         session._close()
 
 
-def test_what_a_mark_waits_for_is_said(joint: Callable[[dict[str, Held]], Joint]) -> None:
+def test_what_a_mark_waits_for_is_said(group: Callable[[dict[str, Held]], SessionGroup]) -> None:
     """Once it has waited for a while: transactions that may be committing, or else a stream."""
     row = RunningRow(7, 12)
     assert mark_waits(None) is None
-    assert mark_waits(joint({})) is None
-    assert mark_waits(joint({"dn1": Held(1.0, (row,))})) is None
-    held = joint({"dn1": Held(70.0, (row,)), "dn2": Held(71.0, (row, RunningRow(8, None)))})
+    assert mark_waits(group({})) is None
+    assert mark_waits(group({"dn1": Held(1.0, (row,))})) is None
+    held = group({"dn1": Held(70.0, (row,)), "dn2": Held(71.0, (row, RunningRow(8, None)))})
     said = "for 3 transactions of dn1, dn2 that may be committing, for 71 s so far"
     assert mark_waits(held) == said
-    assert mark_waits(joint({"dn2": Held(9.0, ())})) == (
+    assert mark_waits(group({"dn2": Held(9.0, ())})) == (
         "for the stream or an answer of dn2, for 9 s so far"
     )
 
 
-def test_each_source_has_its_own_lag(joint: Callable[[dict[str, Held]], Joint]) -> None:
+def test_each_source_has_its_own_lag(group: Callable[[dict[str, Held]], SessionGroup]) -> None:
     """And that of the daemon is the greatest, though LSNs of the first are far above it."""
-    running = Running(session=joint({}))
+    running = Running(session=group({}))
     sources = Sources(FACTS, running, Landing())
     sources.note(0.0)
     views = sources.look(running.session)
@@ -145,23 +145,23 @@ def test_each_source_has_its_own_lag(joint: Callable[[dict[str, Held]], Joint]) 
     ("source", "lags"), [("dn1", [200, 450]), ("dn2", [0, 1150]), (None, [200, 1150])]
 )
 def test_the_guard_sees_the_wal_of_its_own_source_only(
-    joint: Callable[[dict[str, Held]], Joint], source: str | None, lags: list[int]
+    group: Callable[[dict[str, Held]], SessionGroup], source: str | None, lags: list[int]
 ) -> None:
     """LSNs of one server say nothing of another's."""
     guard = SimpleNamespace(
         outlook=SimpleNamespace(look=SimpleNamespace(slot=SlotView(wal_end=1200, source=source)))
     )
-    running = Running(session=joint({}), guard=cast("Any", guard))
+    running = Running(session=group({}), guard=cast("Any", guard))
     views = Sources(FACTS, running, Landing()).look(running.session)
     assert [view.lag_bytes for view in views] == lags
 
 
 def test_the_one_that_the_mark_waits_for_is_late(
-    joint: Callable[[dict[str, Held]], Joint],
+    group: Callable[[dict[str, Held]], SessionGroup],
 ) -> None:
     """In the status and in the metrics, with its transactions."""
     held = {"dn2": Held(6.25, (RunningRow(5, 77), RunningRow(6, None)))}
-    running = Running(session=joint(held))
+    running = Running(session=group(held))
     views = Sources(FACTS, running, Landing()).look(running.session)
     first, second = (view.to_record() for view in views)
     assert (first["is_late"], first["held_seconds"], first["held_by"]) == (False, 0.0, [])

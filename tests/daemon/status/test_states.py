@@ -15,7 +15,6 @@ from gaussdecode.daemon.status import states
 from gaussdecode.daemon.status.changes import Changes
 from gaussdecode.daemon.status.history import Sample
 from gaussdecode.daemon.status.limit import Limit, Stage
-from gaussdecode.daemon.status.spelling import size, span
 from gaussdecode.daemon.status.states import (
     STATES,
     WATCHED,
@@ -27,6 +26,7 @@ from gaussdecode.daemon.status.states import (
     find_troubles,
     readiness,
 )
+from gaussdecode.daemon.status.text import size, span
 from gaussdecode.metrics import BY_NAME
 
 Values = dict[str, dict[tuple[str, ...], float]]

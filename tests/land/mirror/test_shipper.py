@@ -255,7 +255,7 @@ def test_rows_go_here_and_stay_there(tmp_path: Path) -> None:
     ship_all(log, CloudStore(config), keep=60.0)
     state = read_state(log.disk)
     assert state is not None
-    assert state.removed == state.swept == log.next_n - 1 == log.bare
+    assert state.removed == state.swept == log.next_n - 1 == log.mirrored_only_until
     log.close()
     assert not list(root.glob("data/public.*/*/*.parquet"))
     report = verify(root)

@@ -1,0 +1,1 @@
+"""What commands share towards a terminal: arguments, tables, progress, signals."""

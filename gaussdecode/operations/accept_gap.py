@@ -1,0 +1,294 @@
+"""Accepting a gap: the hole is measured, a slot is there, and the log goes on after it.
+
+The landing is locked meanwhile, so no daemon runs. In this order, so that an end at any
+point can be followed by another attempt:
+
+1. `Hole.find`: log and server belong together but for the slot, and something is missing, or is to
+   be skipped;
+2. the operator confirms the exact beginning;
+3. a slot that is lost is dropped, one that is missing is made: where it begins, the hole ends; one that
+   is to skip changes is advanced;
+4. the server is asked again: with this slot and a log at this position a stream may start;
+5. an entry of kind gap is committed there, in the next epoch.
+
+A slot made or advanced in step 3 and not recorded in step 5 is, at the next attempt, one that was
+"confirmed" beyond the log, with the same two positions.
+"""
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator
+from typing import Final
+
+from gaussdecode.console.signals import interruptible
+from gaussdecode.daemon.position import landing_position
+from gaussdecode.errors import ConfigError, SourceRefusedError
+from gaussdecode.land.commitlog import CommitLog
+from gaussdecode.land.disk import Disk
+from gaussdecode.land.entry_steps import Draft
+from gaussdecode.land.files import Files
+from gaussdecode.land.layout import read_layout
+from gaussdecode.land.snapshots import SnapshotStore
+from gaussdecode.land.space import SpaceWait
+from gaussdecode.model.entry import ENDED, CommitEntry
+from gaussdecode.model.gap import Gap, GapReason
+from gaussdecode.model.landing import EntryKind, SourcePosition
+from gaussdecode.model.lsn import Lsn
+from gaussdecode.operations.connections import is_gaussdb, open_pair, open_server
+from gaussdecode.operations.slots import slots_of
+from gaussdecode.settings.sections import Config
+from gaussdecode.source import start
+from gaussdecode.source.gap import find_gap
+from gaussdecode.source.gaussdb import server as gaussserver
+from gaussdecode.source.gaussdb.server import GaussServerState
+from gaussdecode.source.postgresql.slot import read_server
+from gaussdecode.source.slot import LandingPosition, ServerState, SlotState
+
+END: Final = Lsn((1 << 64) - 1)
+"""Where the server's WAL ends, wherever that is."""
+
+_SEARCHED: Final = 100  # entries at the end of the log, for why the slot was lost; arbitrary
+
+
+@contextlib.contextmanager
+def open_log(config: Config) -> Iterator[CommitLog]:
+    """Lock and recover the landing of a configuration, as the daemon does.
+
+    Raises:
+        ConfigError: there is none yet.
+        IdentityError: it belongs to another slot.
+        LandingError: the daemon has it, or it is damaged.
+    """
+    root = config.landing.root
+    layout = None
+    if root.is_dir():
+        files = Files(root)
+        try:
+            layout = read_layout(Disk(files, SpaceWait(should_stop=lambda: True), "accept-gap"))
+        finally:
+            files.close()
+    if layout is None:
+        raise ConfigError(f"{config.path.name}: {root} holds no landing, so nothing is missing")
+    (kept,) = layout.sources.values()
+    identity = dataclasses.replace(kept, slot=config.slot, kind=config.source.kind.value)
+    files = Files(root)
+    try:
+        log = CommitLog.open(files, identity, space=SpaceWait(should_stop=lambda: True))
+        yield log
+    finally:
+        files.close()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Hole:
+    """What is missing between a log and its slot.
+
+    Attributes:
+        config: of the slot.
+        log: how far it is.
+        server: as it was found.
+        gap: that an operator may accept; its end is known only where the slot can be used.
+        skips_until: where the slot is to be advanced to; None for nowhere.
+    """
+
+    config: Config
+    log: LandingPosition
+    server: ServerState
+    gap: Gap
+    skips_until: Lsn | None = None
+
+    @classmethod
+    def find(cls, config: Config, log: CommitLog, until: Lsn | None = None) -> "Hole":
+        """Compare a log with its slot.
+
+        Args:
+            config: of the slot.
+            log: locked.
+            until: skip changes up to there; `END` for all there are, None for none.
+
+        Raises:
+            ConfigError: nothing is missing, or somebody reads the slot, or `until` is no position to skip to.
+            IdentityError: something else is wrong, which accepting a gap does not cure.
+            SourceError: the server cannot be asked.
+        """
+        state = landing_position(log.layout, log.entries, log.source)
+        if state is None:
+            raise ConfigError(f"{config.path.name}: the landing has no entry, nothing is missing")
+        server = ask_server(config, state)
+        check_server(config, state, _with_a_good_slot(server, state))
+        gap = find_gap(state, server)
+        if until is not None:
+            until = server.wal_end if until == END else until
+            gap = _skipped(config, state, server, gap, until)
+        if gap is None:
+            raise ConfigError(
+                f"{config.path.name}: there is no gap to accept: slot {config.slot!r} has "
+                f"everything after {state.lsn}, where the landing is"
+            )
+        slot = server.slot
+        if slot is not None and slot.is_active:
+            raise ConfigError(
+                f"{config.path.name}: slot {config.slot!r} is in use by process "
+                f"{slot.active_pid or 'unknown'} of the server; stop who reads it, then accept the gap"
+            )
+        return cls(config, state, server, _with_reason(log, gap), until)
+
+    @property
+    def needs_slot(self) -> bool:
+        """Accepting makes a slot; one that is lost is dropped before."""
+        return self.server.slot is None or _is_lost(self.server.slot)
+
+    def accept(self, log: CommitLog, *, failover: bool = False) -> CommitEntry:
+        """Steps 3 to 5.
+
+        Raises:
+            IdentityError: a stream could not start then; nothing is recorded.
+            SourceError: the server failed or refused; nothing is recorded.
+            LandingError: the entry could not be committed.
+        """
+        made = self._make_slot(failover=failover) if self.needs_slot else None
+        if made is None and self.skips_until is not None:
+            slots_of(self.config).advance(self.skips_until)
+        server = ask_server(self.config, self.log)
+        slot = server.slot
+        until = made or (None if slot is None else slot.confirmed_flush_lsn) or self.log.lsn
+        behind = dataclasses.replace(self.log, lsn=until, timeline=server.timeline)
+        check_server(self.config, behind, server)
+        ended = _ended_in_gap(self.config, log)
+        _forget_snapshots(log)
+        return _commit(log, self.gap, until, server.timeline, ended)
+
+    def _make_slot(self, *, failover: bool) -> Lsn:
+        slots = slots_of(self.config)
+        slot = self.server.slot
+        with interruptible() as interrupt:
+            if slot is not None:
+                slots.drop()
+            failover = failover or (slot is not None and slot.is_failover)
+            return slots.create(interrupt, failover=failover)
+
+
+def _skipped(
+    config: Config, log: LandingPosition, server: ServerState, gap: Gap | None, until: Lsn
+) -> Gap:
+    """The gap that is left when changes up to a position are skipped.
+
+    Raises:
+        ConfigError: it is none that can be skipped to.
+    """
+    begin = log.lsn if gap is None else gap.from_lsn
+    known = begin if gap is None else gap.until_lsn
+    if until <= begin or until < known:
+        raise ConfigError(
+            f"{config.path.name}: --until-lsn {until} is not after {known}, up to where changes have landed "
+            "or are lost already"
+        )
+    if until > server.wal_end:
+        raise ConfigError(
+            f"{config.path.name}: --until-lsn {until}: the server's WAL ends at {server.wal_end}"
+        )
+    if gap is not None:
+        return gap
+    text = f"changes up to {until} are skipped on request"
+    return Gap(GapReason.SKIPPED, begin, until, is_open=False, text=text)
+
+
+def _is_lost(slot: SlotState) -> bool:
+    return slot.wal_status == "lost" or slot.restart_lsn is None or bool(slot.invalidation_reason)
+
+
+def ask_server(config: Config, log: LandingPosition | None) -> ServerState:
+    """Ask the server of a configuration for everything that decides about a start.
+
+    Raises:
+        SourceError: it cannot be asked.
+    """
+    if is_gaussdb(config):
+        with open_pair(config) as pair:
+            return pair.state
+    with open_server(config) as connection:
+        return read_server(connection, config.slot, config.source.publication, log)
+
+
+def check_server(config: Config, log: LandingPosition | None, server: ServerState) -> None:
+    """See that log, server and slot belong together.
+
+    Raises:
+        SourceRefusedError: they do not, or the stream could not be read.
+    """
+    if isinstance(server, GaussServerState):
+        plugins = () if config.decoding.is_parallel else (config.source.plugin,)
+        gaussserver.check_start(log, server, config.slot, plugins)
+        problem = gaussserver.landing_problem(server)
+        if problem is not None:
+            raise SourceRefusedError(problem)
+    else:
+        start.check_start(log, server, config.slot, two_phase=config.source.two_phase)
+
+
+def _with_a_good_slot(server: ServerState, log: LandingPosition) -> ServerState:
+    """The same server as if nothing were missing: what is wrong then is no gap."""
+    slot = server.slot or SlotState(
+        name=log.slot,
+        plugin=log.plugin,
+        slot_type="logical",
+        database=server.database,
+        is_temporary=False,
+        is_active=False,
+        active_pid=None,
+        restart_lsn=None,
+        confirmed_flush_lsn=None,
+        wal_status=None,
+        safe_wal_size=None,
+        is_two_phase=False,
+        invalidation_reason=None,
+        is_failover=False,
+    )
+    at = start.log_position(log, server)
+    good = dataclasses.replace(
+        slot,
+        restart_lsn=at,
+        confirmed_flush_lsn=at,
+        wal_status="reserved",
+        invalidation_reason=None,
+    )
+    return dataclasses.replace(server, slot=good)
+
+
+def _with_reason(log: CommitLog, gap: Gap) -> Gap:
+    """Why it was lost, as the daemon recorded it: by now the slot may be there again."""
+    first = max(log.floor + 1, log.next_n - _SEARCHED)
+    for entry in reversed(list(log.iterate(first, log.next_n - 1))):
+        if entry.kind is EntryKind.GAP and entry.extra.get("from_lsn") == int(gap.from_lsn):
+            known = Gap.from_extra(entry.extra)
+            return dataclasses.replace(gap, reason=known.reason, text=known.text)
+    return gap
+
+
+def _forget_snapshots(log: CommitLog) -> None:
+    """Chunks of unfinished snapshots: changes since they were read may be in the gap."""
+    store = SnapshotStore(log.disk)
+    for table in store.tables():
+        store.drop(table)
+
+
+def _ended_in_gap(config: Config, log: CommitLog) -> list[str]:
+    """Paths of kept prepared transactions that the server has no more: nobody will say how they ended."""
+    kept = log.prepared
+    if not kept:
+        return []
+    with open_server(config) as connection:
+        rows = connection.query("SELECT transaction FROM pg_catalog.pg_prepared_xacts")
+    waiting = {int(xid or 0) for (xid,) in rows}
+    return [file.path for file in kept if file.xid not in waiting]
+
+
+def _commit(log: CommitLog, gap: Gap, until: Lsn, timeline: int, ended: list[str]) -> CommitEntry:
+    before = log.position
+    assert before is not None
+    accepted = dataclasses.replace(
+        gap, until_lsn=until, is_open=False, is_accepted=True, text=f"accepted: {gap.text}"
+    )
+    position = SourcePosition(before.epoch + 1, timeline, int(until), before.csn)
+    extra = accepted.to_extra() | ({ENDED: ended} if ended else {})
+    return log.commit(Draft(kind=EntryKind.GAP, position=position, extra=extra))

@@ -1,0 +1,196 @@
+"""A landing begins with its slot, by an explicit act of the operator.
+
+The daemon goes on with a landing; it never makes one. An empty directory is as likely the
+place of a file system that is not mounted as a new landing, and a slot does not tell whether
+anybody has read it. So the one who makes the slot, or says that one is to be landed from where it
+stands, makes root, layout and first entry too. From then on every rule about log and slot holds:
+a slot that was read before the daemon's first start is a gap like any other.
+
+The files belong to the landing's owner, also where root runs the command; see `_owner`.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from gaussdecode.daemon.catalogwatch import CatalogWatch
+from gaussdecode.errors import ConfigError, IdentityError
+from gaussdecode.land.commitlog import ORDER_CSN, ORDER_LSN, CommitLog
+from gaussdecode.land.disk import Disk
+from gaussdecode.land.entry_steps import Draft
+from gaussdecode.land.files import Files, make_root
+from gaussdecode.land.layout import check_layout, check_sources, read_layout
+from gaussdecode.land.mirror.restore import find_layout
+from gaussdecode.land.snapshots import SnapshotStore
+from gaussdecode.land.space import SpaceWait
+from gaussdecode.model.entry import BEGINS, WITHOUT_ROWS
+from gaussdecode.model.landing import EntryKind, SourceIdentity, SourcePosition
+from gaussdecode.model.lsn import Lsn
+from gaussdecode.model.request import Reached
+from gaussdecode.objects.store import open_store
+from gaussdecode.operations.accept_gap import ask_server, check_server
+from gaussdecode.operations.connections import is_gaussdb
+from gaussdecode.settings.rules import SourceKind
+from gaussdecode.settings.sections import Config
+from gaussdecode.source.postgresql.catalog import Catalog
+from gaussdecode.source.relations import white_list
+from gaussdecode.source.slot import PLUGIN, ServerState, SlotState
+from gaussdecode.source.start import same_place_problem
+
+_FIRST_EPOCH: Final = 1
+
+
+def prepare_root(config: Config) -> None:
+    """See that the root is there and fit, before anything is done at the server.
+
+    Raises:
+        ConfigError: it cannot be made, or is not fit for a landing.
+        IdentityError: it holds the landing of another source.
+    """
+    root = config.landing.root
+    make_root(root)
+    files = Files(root)
+    try:
+        files.check_root()
+        layout = read_layout(Disk(files, SpaceWait(should_stop=lambda: True), "begin"))
+    finally:
+        files.close()
+    if (
+        layout is None
+        and config.mirror.is_on
+        and find_layout(open_store(config.mirror)) is not None
+    ):
+        raise ConfigError(
+            f"{config.path.name}: landing.mirror.url: {config.mirror.url} holds a landing already. To go "
+            f"on with it on this host: gaussdecode run {config.path}. To begin another one, give it a "
+            "prefix of its own"
+        )
+    refusal = config.beginning_refusal
+    if layout is None and refusal is not None:
+        raise ConfigError(f"{config.path.name}: {refusal}")
+    if layout is not None:
+        plugin = config.source.plugin if is_gaussdb(config) else PLUGIN
+        check_sources(layout, config.members)
+        for name, member in config.members.items():
+            identity = _identity(member, ask_server(member, None), plugin)
+            check_layout(layout, name, identity, order_of(config))
+
+
+def begin_landing(config: Config, made_at: Mapping[str, Lsn] | None = None) -> dict[str, Lsn]:
+    """Write the first entry of a landing where its slots stand.
+
+    Where nothing but a beginning is there yet, it moves to where they stand now: an attempt that was
+    cut off can be made again.
+
+    Args:
+        config: of one server, or several.
+        made_at: where slots were just made, by source; where they stand, when they were there before.
+
+    Returns:
+        Where the landing begins, by source.
+
+    Raises:
+        ConfigError: the root cannot be used.
+        IdentityError: two of several sources are one database.
+        SourceError: the server cannot be asked, or the slot cannot be landed.
+        LandingError: the landing belongs to another source, or is in use.
+    """
+    refuse_same_database(config)
+    begins = {
+        name: _beginning(member, (made_at or {}).get(name))
+        for name, member in config.members.items()
+    }
+    prepare_root(config)
+    identities = {name: begin[0] for name, begin in begins.items()}
+    (first, identity), *others = identities.items()
+    files = Files(config.landing.root)
+    try:
+        log = CommitLog.open(
+            files,
+            identity,
+            source=first,
+            others=dict(others),
+            order=order_of(config),
+            space=SpaceWait(should_stop=lambda: True),
+        )
+        kind, extra = (EntryKind.GENESIS, {}) if log.is_empty else (EntryKind.IDLE, {BEGINS: True})
+        if log.is_empty and not config.snapshot.wants_rows:
+            extra = {WITHOUT_ROWS: True}
+        reached = {name: Reached(begin[1], None) for name, begin in begins.items()}
+        position = reached.pop(log.source).position
+        log.commit(Draft(kind=kind, position=position, others=reached, extra=extra))
+        store = SnapshotStore(log.disk)
+        store.prepare()
+        for name, member in config.members.items():
+            note_catalog(member, name if config.is_several else None, store)
+    finally:
+        files.close()
+    return {name: Lsn(begin[1].lsn) for name, begin in begins.items()}
+
+
+def note_catalog(config: Config, source: str | None, store: SnapshotStore) -> None:
+    """Remember the states of a source's tables: what changes from here on is said.
+
+    Args:
+        config: of one server.
+        source: its name, where there are several.
+        store: of the landing.
+    """
+    if config.source.kind is not SourceKind.POSTGRESQL:
+        return
+    with Catalog(config) as catalog:
+        watch = CatalogWatch(
+            config.source.publication,
+            source,
+            catalog,
+            store,
+            white_list(config.decoding).allows,
+            lambda _title, _oid: False,
+            lambda _directory: False,
+        )
+        watch.begin(0)
+        watch.recorded()
+
+
+def refuse_same_database(config: Config) -> None:
+    """See that each of several sources is another database.
+
+    Raises:
+        IdentityError: two are one.
+        SourceError: a server cannot be asked.
+    """
+    if not config.is_several:
+        return
+    places = {name: ask_server(member, None).place for name, member in config.members.items()}
+    problem = same_place_problem(places)
+    if problem is not None:
+        raise IdentityError(f"{config.path.name}: {problem}")
+
+
+def order_of(config: Config) -> str:
+    """The order of a landing with this configuration."""
+    return ORDER_CSN if config.lands_by_csn else ORDER_LSN
+
+
+def _beginning(config: Config, made_at: Lsn | None) -> tuple[SourceIdentity, SourcePosition]:
+    """Whose stream a source is, and where the landing begins with it."""
+    server = ask_server(config, None)
+    check_server(config, None, server)
+    slot = server.slot
+    assert slot is not None
+    _refuse_read(config, slot)
+    lsn = made_at or slot.confirmed_flush_lsn or Lsn(0)
+    identity = _identity(config, server, slot.plugin or "")
+    return identity, SourcePosition(_FIRST_EPOCH, server.timeline, int(lsn))
+
+
+def _identity(config: Config, server: ServerState, plugin: str) -> SourceIdentity:
+    kind = config.source.kind.value
+    return SourceIdentity(kind, server.system_identifier, server.database, config.slot, plugin)
+
+
+def _refuse_read(config: Config, slot: SlotState) -> None:
+    if slot.is_active:
+        raise ConfigError(
+            f"{config.path.name}: slot {config.slot!r} is in use by process "
+            f"{slot.active_pid or 'unknown'} of the server; stop who reads it first"
+        )

@@ -1,0 +1,1 @@
+"""The checks of `gaussdecode check`, the plan, and the report of both."""

@@ -1,0 +1,513 @@
+"""The doctor: what is unwise or wrong around a configuration, why, and how to put it right.
+
+Pure but for `examine_landing`: each rule is one function of what was asked before, and
+gives findings of three lines: what, why it matters, the command that puts it right.
+"""
+
+import dataclasses
+import os
+import stat
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from psycopg.conninfo import conninfo_to_dict
+
+from gaussdecode.daemon.status.states import wraparound
+from gaussdecode.host.access import group_name, user_name
+from gaussdecode.land.disk import Disk
+from gaussdecode.land.files import Files
+from gaussdecode.land.snapshots import SnapshotStore
+from gaussdecode.land.space import Reserve, SpaceWait
+from gaussdecode.model.title import table_title
+from gaussdecode.model.words import counted
+from gaussdecode.operations.owner import landing_owner
+from gaussdecode.settings.dsn import is_local
+from gaussdecode.settings.sections import Config
+from gaussdecode.settings.types import format_size
+from gaussdecode.source.coverage import Coverage, listing
+from gaussdecode.source.postgresql.inspection import Inspection
+from gaussdecode.source.postgresql.slot import ListedTable
+from gaussdecode.source.relations import WhiteList
+from gaussdecode.source.slot import ServerState
+
+_CONNECTIONS: Final = 4  # reader, catalogue, guard, and one of a command
+_SNAPSHOT_CONNECTIONS: Final = 4  # catalogue, view, and two readers, beside its workers
+NAMED_TABLES: Final = 3  # of those that one finding is about; arbitrary
+_CLOCK_SECONDS: Final = 5.0  # arbitrary: times of publications and commits are compared by people
+_OLD_SECONDS: Final = 3600.0  # arbitrary
+_FREE_FACTOR: Final = 20  # target files that should find room; arbitrary
+_FAILOVER: Final = 170000
+
+
+def quoted(name: str) -> str:
+    """A name, for SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing to put right.
+
+    Attributes:
+        what: is wrong.
+        why: it matters.
+        remedy: a command, or what to do.
+        state: its row in the table of states of a daemon, where it has one.
+    """
+
+    what: str
+    why: str
+    remedy: str
+    state: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CheckInput:
+    """Everything the rules look at."""
+
+    config: Config
+    server: ServerState
+    tables: Sequence[ListedTable]
+    seen: Inspection
+    coverage: Coverage = dataclasses.field(default_factory=Coverage)
+
+    @property
+    def role(self) -> str:
+        """The role, quoted for SQL."""
+        return quoted(self.seen.role)
+
+
+Rule = Callable[[CheckInput], Iterator[Finding]]
+
+
+def _wal_level(inputs: CheckInput) -> Iterator[Finding]:
+    level = inputs.seen.settings.get("wal_level", "")
+    if level != "logical":
+        yield Finding(
+            f"wal_level is {level}",
+            "the server writes too little into its WAL for logical decoding",
+            "ALTER SYSTEM SET wal_level = 'logical';  -- then restart the server",
+        )
+
+
+def _privileges(inputs: CheckInput) -> Iterator[Finding]:
+    seen = inputs.seen
+    if not seen.has_replication and not seen.is_superuser:
+        yield Finding(
+            f"role {seen.role} may not replicate",
+            "it cannot stream from a slot",
+            f"ALTER ROLE {inputs.role} REPLICATION;",
+        )
+    if seen.is_superuser:
+        yield Finding(
+            f"role {seen.role} is a superuser",
+            "REPLICATION and CONNECT are enough; its password opens everything",
+            f"ALTER ROLE {inputs.role} NOSUPERUSER REPLICATION;",
+        )
+    elif seen.extra_rights:
+        yield Finding(
+            f"role {seen.role} may do more than it needs: {', '.join(seen.extra_rights)}",
+            "following a slot needs REPLICATION and CONNECT only",
+            f"ALTER ROLE {inputs.role} NOCREATEROLE NOCREATEDB NOBYPASSRLS;  -- and REVOKE the rest",
+        )
+
+
+def _connections(inputs: CheckInput) -> Iterator[Finding]:
+    seen = inputs.seen
+    settings = inputs.config.snapshot
+    more = settings.workers + _SNAPSHOT_CONNECTIONS if inputs.config.reads_rows else 0
+    why = "the daemon uses three (stream, catalogue, guard), a command one more"
+    if 0 <= seen.connection_limit < _CONNECTIONS + more:
+        yield Finding(
+            f"role {seen.role} may open {counted(seen.connection_limit, 'connection')}",
+            f"{why}, reading existing rows {more}" if more else why,
+            f"ALTER ROLE {inputs.role} CONNECTION LIMIT {_CONNECTIONS + more + 1};",
+        )
+    is_active = inputs.server.slot is not None and inputs.server.slot.is_active
+    left = int(seen.settings.get("max_wal_senders", "0")) - seen.senders
+    if left < 1 and not is_active:
+        yield Finding(
+            f"no walsender of {seen.senders} is free",
+            "the stream cannot be started",
+            f"ALTER SYSTEM SET max_wal_senders = {seen.senders + 4};  -- then restart the server",
+        )
+    room = int(seen.settings.get("max_replication_slots", "0")) - seen.slots
+    if room < 1 and inputs.server.slot is None:
+        yield Finding(
+            f"no replication slot of {seen.slots} is free",
+            "the slot cannot be created",
+            f"ALTER SYSTEM SET max_replication_slots = {seen.slots + 4};  -- then restart the server",
+        )
+
+
+def _snapshots(inputs: CheckInput) -> Iterator[Finding]:
+    """What reading existing rows needs, where it is wanted."""
+    seen = inputs.seen
+    if not inputs.config.reads_rows:
+        return
+    room = int(seen.settings.get("max_replication_slots", "0")) - seen.slots
+    if room < 1 and inputs.server.slot is not None:
+        yield Finding(
+            f"no replication slot of {seen.slots} is free",
+            "existing rows cannot be read: a snapshot needs one for some moments",
+            f"ALTER SYSTEM SET max_replication_slots = {seen.slots + 4};  -- then restart the server",
+        )
+    yield from reading_findings(inputs.config, seen.role, seen.unreadable)
+
+
+def reading_findings(
+    config: Config, role: str, unreadable: Sequence[tuple[str, str]]
+) -> Iterator[Finding]:
+    """Name tables whose rows are to be read, at the beginning or after a suspect, and cannot be.
+
+    Args:
+        config: of a source whose tables can be read.
+        role: its name.
+        unreadable: schema and name of tables that it may not read.
+    """
+    settings, white_list = config.snapshot, WhiteList(config.decoding.white_tables)
+    is_healing = config.landing.on_suspect == "snapshot"
+    wanted = [
+        (schema, name)
+        for schema, name in unreadable
+        if white_list.allows(schema, name)
+        and (is_healing or settings.wants_rows_of(table_title(schema, name)))
+    ]
+    if not wanted:
+        return
+    titles = [table_title(schema, name) for schema, name in wanted]
+    names = ", ".join(quoted(schema) for schema in sorted({schema for schema, _ in wanted}))
+    yield Finding(
+        f"role {role} may not read {listing(titles[:NAMED_TABLES], len(titles))}",
+        "what a suspect entry leaves in doubt of them cannot be read again; changes land"
+        if is_healing
+        else "their rows of before the slot do not land; changes do",
+        f"GRANT USAGE ON SCHEMA {names} TO {quoted(role)}; GRANT SELECT ON ALL TABLES IN "
+        f"SCHEMA {names} TO {quoted(role)};  -- or "
+        + ("landing.on-suspect: record" if is_healing else "snapshot.mode: none"),
+    )
+
+
+def _retention(inputs: CheckInput) -> Iterator[Finding]:
+    settings = inputs.seen.settings
+    if settings.get("max_slot_wal_keep_size") == "-1":
+        yield Finding(
+            "max_slot_wal_keep_size is not set",
+            "a daemon that is down fills the server's disk",
+            "ALTER SYSTEM SET max_slot_wal_keep_size = '100GB'; SELECT pg_reload_conf();",
+        )
+    idle = settings.get("idle_replication_slot_timeout", "0")
+    if idle not in {"0", "0s", "0min"}:
+        yield Finding(
+            f"idle_replication_slot_timeout is {idle}",
+            "a daemon that is down for longer loses its slot, and changes with it",
+            "ALTER SYSTEM SET idle_replication_slot_timeout = 0; SELECT pg_reload_conf();",
+        )
+    timeout = inputs.server.sender_timeout_ms
+    if 0 < timeout < 10_000:
+        yield Finding(
+            f"wal_sender_timeout is {timeout} ms",
+            "a short pause of the network ends the stream",
+            "ALTER SYSTEM SET wal_sender_timeout = '60s'; SELECT pg_reload_conf();",
+        )
+
+
+def _slot_end(inputs: CheckInput) -> Iterator[Finding]:
+    slot = inputs.server.slot
+    if slot is not None and slot.wal_status == "unreserved":
+        yield Finding(
+            f"slot {slot.name} needs WAL that the server may remove at its next checkpoint",
+            "the slot is lost then, and the changes that were not yet read",
+            "ALTER SYSTEM SET max_slot_wal_keep_size = '...'; SELECT pg_reload_conf();  -- twice what it "
+            f"is, and gaussdecode@{inputs.config.name} started at once",
+            "slot-near-its-end",
+        )
+
+
+def _transaction_numbers(inputs: CheckInput) -> Iterator[Finding]:
+    found = wraparound(inputs.seen.catalog_xmin_age, inputs.seen.frozen_age)
+    if found is not None:
+        what, remedy = found
+        yield Finding(
+            what, "then nobody can write to it until it is vacuumed", remedy, "wraparound"
+        )
+
+
+def _failover(inputs: CheckInput) -> Iterator[Finding]:
+    slot = inputs.server.slot
+    if slot is None or inputs.server.version < _FAILOVER or inputs.seen.is_standby:
+        return
+    if not slot.is_failover:
+        yield Finding(
+            f"slot {slot.name} is not kept on standbys",
+            "after a failover it is missing, and the changes not yet read are lost",
+            f"gaussdecode slot create --failover {inputs.config.path}  "
+            "# for a new slot; see the operations guide, Failover",
+        )
+    elif not inputs.seen.settings.get("synchronized_standby_slots"):
+        yield Finding(
+            "synchronized_standby_slots is empty",
+            "the daemon may land changes that a standby has not got when it takes over",
+            "ALTER SYSTEM SET synchronized_standby_slots = '<slot of the standby>'; "
+            "SELECT pg_reload_conf();",
+        )
+
+
+def _standby(inputs: CheckInput) -> Iterator[Finding]:
+    """What keeps the primary from removing rows of catalogues that decoding on a standby needs."""
+    seen = inputs.seen
+    if not seen.is_standby:
+        return
+    if seen.settings.get("hot_standby_feedback") == "off":
+        yield Finding(
+            "hot_standby_feedback is off on this standby",
+            "the primary may vacuum rows of its catalogues that decoding here still needs, and the slot is "
+            "lost",
+            "ALTER SYSTEM SET hot_standby_feedback = on; SELECT pg_reload_conf();  -- on the standby",
+        )
+    elif not seen.settings.get("primary_slot_name"):
+        yield Finding(
+            "primary_slot_name is empty on this standby",
+            "while it is not connected nobody tells the primary what decoding here needs, and the slot is "
+            "lost",
+            "SELECT pg_create_physical_replication_slot('standby');  -- on the primary; then on the standby: "
+            "ALTER SYSTEM SET primary_slot_name = 'standby'; SELECT pg_reload_conf();",
+        )
+
+
+def _transactions(inputs: CheckInput) -> Iterator[Finding]:
+    seen = inputs.seen
+    yield from transaction_findings(seen.oldest_transaction, seen.prepared_transactions)
+
+
+def transaction_findings(oldest: float | None, prepared: int | None) -> Iterator[Finding]:
+    """Judge the age in seconds of the oldest open transaction, and how many are prepared; None where unknown."""
+    if oldest is not None and oldest > _OLD_SECONDS:
+        yield Finding(
+            f"a transaction has been open for {oldest / 3600:.1f} hours",
+            "the server keeps all WAL since its beginning for the slot, and creating a slot waits",
+            "SELECT pid, xact_start, usename, application_name FROM pg_stat_activity ORDER BY xact_start LIMIT 5;",
+        )
+    if prepared:
+        yield Finding(
+            f"{counted(prepared, 'prepared transaction')} not committed or rolled back",
+            "the server keeps all WAL since their beginning for the slot",
+            "SELECT gid, prepared, owner FROM pg_prepared_xacts ORDER BY prepared;",
+        )
+
+
+def _clock(inputs: CheckInput) -> Iterator[Finding]:
+    yield from clock_finding(inputs.seen.clock_offset)
+
+
+def clock_finding(offset: float) -> Iterator[Finding]:
+    """Judge the seconds by which the server's clock is ahead of ours."""
+    if abs(offset) > _CLOCK_SECONDS:
+        where = "ahead of" if offset > 0 else "behind"
+        yield Finding(
+            f"the server's clock is {abs(offset):.0f} seconds {where} this machine's",
+            "commit times and the times of entries cannot be compared",
+            "chronyc tracking  # on both machines",
+        )
+
+
+def _encryption(inputs: CheckInput) -> Iterator[Finding]:
+    yield from encryption_finding(inputs.config, is_encrypted=inputs.seen.is_encrypted)
+
+
+def encryption_finding(config: Config, *, is_encrypted: bool | None) -> Iterator[Finding]:
+    """Judge whether a connection is encrypted; None where nobody knows."""
+    parameters = {key: str(value) for key, value in conninfo_to_dict(config.source.dsn).items()}
+    if is_encrypted is False and not is_local(parameters):
+        yield Finding(
+            "the connection is not encrypted",
+            "rows and, with weak authentication, the password can be read on the way",
+            "sslmode=verify-full in source.dsn, ssl = on on the server",
+        )
+
+
+def _tables(inputs: CheckInput) -> Iterator[Finding]:
+    bare = [table for table in inputs.tables if not table.can_update]
+    if not bare:
+        return
+    titles = [table_title(table.schema, table.name) for table in bare[:NAMED_TABLES]]
+    first = f"{quoted(bare[0].schema)}.{quoted(bare[0].name)}"
+    yield Finding(
+        f"without replica identity: {listing(titles, len(bare))}",
+        "the server refuses UPDATE and DELETE on such a table while it is published",
+        f"ALTER TABLE {first} REPLICA IDENTITY FULL;  -- better: give it a primary key"
+        + ("; check --tables names the others" if len(bare) > 1 else ""),
+    )
+
+
+def _coverage(inputs: CheckInput) -> Iterator[Finding]:
+    """Both publications and white list must have a table for it to land."""
+    found = inputs.coverage
+    publication = quoted(next(iter(inputs.config.source.publication), ""))
+    if found.unlisted:
+        tables = listing(found.unlisted, found.unlisted_count)
+        yield Finding(
+            f"published, but not on white-table-list: {tables}",
+            "the server sends their changes, and none of them land",
+            "put them on decoding.white-table-list, or ALTER PUBLICATION "
+            f"{publication} DROP TABLE ...;",
+        )
+    if found.unpublished:
+        items = listing(found.unpublished, found.unpublished_count)
+        yield Finding(
+            f"on white-table-list, but in no configured publication: {items}",
+            "the server never sends a change of them, so nothing of them lands",
+            f"correct decoding.white-table-list, or ALTER PUBLICATION {publication} ADD TABLE ...;",
+        )
+
+
+RULES: Final[tuple[Rule, ...]] = (
+    _wal_level,
+    _privileges,
+    _connections,
+    _snapshots,
+    _retention,
+    _slot_end,
+    _transaction_numbers,
+    _failover,
+    _standby,
+    _transactions,
+    _clock,
+    _encryption,
+    _tables,
+    _coverage,
+)
+
+
+def examine_server(inputs: CheckInput) -> list[Finding]:
+    """Everything about role, server and tables."""
+    return [finding for rule in RULES for finding in rule(inputs)]
+
+
+def examine_landing(config: Config) -> list[Finding]:
+    """Where files will go: owner, mode, room, and whether sync, link and rename work.
+
+    Tries them with a file of its own, which it removes, where the landing or the nearest
+    directory above it may be written.
+    """
+    root = config.landing.root
+    try:
+        place = next(path for path in (root, *root.parents) if path.exists())
+    except PermissionError:
+        return []  # a problem of the plan's already
+    found = list(_room(config, place))
+    if root.exists() and root.stat().st_mode & stat.S_IRWXO:
+        found.append(
+            Finding(
+                f"{root} is open to everybody",
+                "the landing holds the rows of the database",
+                f"chmod o-rwx {root}",
+            )
+        )
+    if os.access(place, os.W_OK):
+        found += _try_file_system(place)
+    else:
+        found.append(_not_writable(config, place))
+    if place == root and os.access(root, os.R_OK):
+        found += _requests(root)
+    return found
+
+
+def _requests(root: Path) -> Iterator[Finding]:
+    """What operators have asked the daemon for, and it cannot read."""
+    files = Files(root)
+    try:
+        store = SnapshotStore(Disk(files, SpaceWait(should_stop=lambda: True), "check"))
+        for path, fault in store.requests().faults.items():
+            yield Finding(
+                f"a request for a snapshot cannot be used: {fault}",
+                "the daemon passes over it, and reads no table again for it",
+                f"rm {root / path}  # then gaussdecode snapshot again",
+                "snapshot-request",
+            )
+    finally:
+        files.close()
+
+
+def _not_writable(config: Config, place: Path) -> Finding:
+    owner, root = landing_owner(config), config.landing.root
+    is_ours = owner.uid == os.geteuid()
+    make = f"sudo install -d -m 0750 -o {owner.name} -g {group_name(owner.gid)} {root}"
+    return Finding(
+        f"{place} may not be written by user {user_name(os.geteuid())}",
+        "the landing cannot be made there"
+        if is_ours
+        else f"the daemon runs as {owner.name}; this check did not",
+        make if is_ours else f"sudo gaussdecode check {config.path}",
+    )
+
+
+def examine_memory(config: Config, limit: int | None, whose: str) -> list[Finding]:
+    """See whether all buffers together fit into the memory there is.
+
+    Args:
+        config: checked.
+        limit: bytes, or None without one.
+        whose: what sets it.
+    """
+    total = sum(config.memory_budget().values())
+    if limit is None or total <= limit:
+        return []
+    return [
+        Finding(
+            f"the buffers may hold {total >> 20} MiB, {whose} allows {limit >> 20} MiB",
+            "when they are full the kernel kills the daemon, and again after each restart",
+            "raise MemoryMax (systemctl edit), or lower landing.memory-bytes, landing.row-group-bytes, "
+            "landing.writer-lanes, snapshot.workers or the ring sizes",
+        )
+    ]
+
+
+def _room(config: Config, place: Path) -> Iterator[Finding]:
+    landing, facts = config.landing, os.statvfs(place)
+    free, kept = map(int, Reserve(place, landing.min_free_bytes).measure())
+    room = max(0, free - kept)
+    if room < _FREE_FACTOR * landing.target_file_size:
+        yield Finding(
+            f"{room >> 20} MiB are free for {landing.root}, beside {kept >> 20} MiB that are left free",
+            f"files of {landing.target_file_size >> 20} MiB and the spool need room",
+            "grow the file system, or set landing.retention, or landing.min-free-bytes",
+        )
+    elif landing.spool_bytes is not None and room < landing.spool_bytes:
+        yield Finding(
+            f"landing.spool-bytes is {format_size(landing.spool_bytes)}, and {room >> 20} MiB are free "
+            f"for {landing.root}",
+            "open transactions would fill the disk before they reach their bound",
+            "lower landing.spool-bytes, or grow the file system",
+        )
+    if facts.f_files and facts.f_favail < 10_000:
+        yield Finding(
+            f"{facts.f_favail} inodes are free for {config.landing.root}",
+            "every table gets a file in each entry",
+            "grow the file system, or set landing.retention",
+        )
+
+
+def _try_file_system(place: Path) -> Iterator[Finding]:
+    """Do what committing an entry does, to a file of our own."""
+    try:
+        with tempfile.TemporaryDirectory(prefix=".gaussdecode-check-", dir=place) as name:
+            first, second = Path(name, "a"), Path(name, "b")
+            with first.open("wb") as file:
+                file.write(b"x")
+                os.fsync(file.fileno())
+            os.link(first, second)
+            os.rename(second, Path(name, "c"))
+            directory = os.open(name, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(directory)
+            finally:
+                os.close(directory)
+    except OSError as error:
+        yield Finding(
+            f"{place} does not do what committing an entry needs: {error.strerror}",
+            "files are synced, linked and renamed so that each change lands exactly once",
+            "use a local file system (ext4, xfs, btrfs, zfs) for landing.root",
+        )

@@ -1,0 +1,1 @@
+"""A target compared with its source: rows by checksums, and comments."""

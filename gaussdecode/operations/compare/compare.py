@@ -1,0 +1,459 @@
+"""Compare a target with its source, table by table, at one exact position.
+
+The source's view is taken after the target's version, so its position is never before it; what
+landed between the two is laid over the target's rows. A table that is altered in between is tried
+again in a newer view of the source.
+"""
+
+import contextlib
+import dataclasses
+import json
+import secrets
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from gaussdecode.errors import ConfigError
+from gaussdecode.land.disk import Disk
+from gaussdecode.land.files import Files
+from gaussdecode.land.snapshots import SnapshotStore
+from gaussdecode.land.space import SpaceWait
+from gaussdecode.model.entry import CommitEntry
+from gaussdecode.model.exposition import label_value
+from gaussdecode.model.lsn import Lsn
+from gaussdecode.model.title import split_title
+from gaussdecode.model.words import counted
+from gaussdecode.operations.compare.source_sums import PgSums, SourceColumn, SourceSums, SourceTable
+from gaussdecode.operations.compare.source_sums_gaussdb import GaussSums
+from gaussdecode.settings.rules import SourceKind
+from gaussdecode.settings.sections import Config
+from gaussdecode.snapshot.held import Held, Server, hold
+from gaussdecode.snapshot.staging import Standing
+from gaussdecode.source.export import OrderError, Spelling, TableChangedError
+from gaussdecode.source.quoting import identifier, literal
+from gaussdecode.spark.catalogs.announce import differences as differences_of
+from gaussdecode.spark.log.landing import Landing, when_landed
+from gaussdecode.spark.log.masks import columns_of
+from gaussdecode.spark.log.place import Place
+from gaussdecode.spark.log.schema import TableSchema
+from gaussdecode.spark.maintain.checksums import (
+    Difference,
+    LakeTable,
+    MovingError,
+    Shape,
+    Stored,
+    StoredFiles,
+    differences,
+    different_ranges,
+    overlay,
+)
+from gaussdecode.spark.merge.engine import Engine
+from gaussdecode.spark.target.formats import ICEBERG
+from gaussdecode.spark.target.store import DatabaseVersion, Target
+
+_ATTEMPTS: Final = 3
+_NO_TABLE: Final = (
+    "the source has no such table, and here it has {rows}: if it was dropped, gaussdecode snapshot CONFIG "
+    "--table {table} --dropped, then apply"
+)
+_ROWS_PER_RANGE: Final = 2000  # arbitrary: what is fetched for each range that differs
+_MAX_DIGITS: Final = 5  # a million ranges
+_MAX_RANGES: Final = 500  # looked into row by row; arbitrary
+_MAX_KEYS: Final = 1000  # in one condition; arbitrary
+_LITERAL: Final = ("int", "string", "date", "timestamp", "decimal128", "bool")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TableResult:
+    """One table.
+
+    Attributes:
+        table: ``schema.name``.
+        rows: of the source.
+        target_rows: of the target, at the same position.
+        ranges: compared.
+        different_ranges: whose sums differ.
+        differences: rows, by key; of the first ranges that differ.
+        is_more: other ranges differ too, and were not looked into.
+        not_compared: columns that only one side has, or that are masked.
+        why_not: why the table could not be compared; None when it was.
+        repair: what was asked of the daemon; None for nothing.
+    """
+
+    table: str
+    rows: int = 0
+    target_rows: int = 0
+    ranges: int = 0
+    different_ranges: int = 0
+    differences: tuple[Difference, ...] = ()
+    is_more: bool = False
+    not_compared: tuple[str, ...] = ()
+    why_not: str | None = None
+    repair: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Result:
+    """All tables.
+
+    Attributes:
+        lsn: the position, of the last snapshot of the source that was taken.
+        n: entry of the target's version.
+        tables: each of them.
+    """
+
+    lsn: Lsn
+    n: int
+    tables: tuple[TableResult, ...]
+
+    @property
+    def is_equal(self) -> bool:
+        """Every table was compared, and none differs."""
+        return not any(of.different_ranges or of.why_not for of in self.tables)
+
+    def to_record(self) -> dict[str, Any]:  # Any: JSON
+        """Make it fit for JSON."""
+        tables = [dataclasses.asdict(of) for of in self.tables]
+        return {"lsn": str(self.lsn), "n": self.n, "is_equal": self.is_equal, "tables": tables}
+
+    def metrics_text(self, target: Place) -> str:
+        """In the text format of Prometheus, for node_exporter's textfile collector."""
+        label = label_value(str(target))
+        lines = [
+            "# TYPE gaussdecode_spark_verified_timestamp_seconds gauge",
+            f"gaussdecode_spark_verified_timestamp_seconds{{target={label}}} {time.time():.0f}",
+            "# TYPE gaussdecode_spark_verified_lsn gauge",
+            f"gaussdecode_spark_verified_lsn{{target={label}}} {int(self.lsn)}",
+            "# TYPE gaussdecode_spark_verify_different_ranges gauge",
+        ]
+        lines += [
+            f"gaussdecode_spark_verify_different_ranges{{target={label},"
+            f"table={label_value(of.table)}}} {-1 if of.why_not else of.different_ranges}"
+            for of in self.tables
+        ]
+        return "\n".join(lines) + "\n"
+
+
+class _Since(NamedTuple):
+    """What landed after the target's version.
+
+    Attributes:
+        landing: where.
+        entries: in order.
+        until: epoch and LSN of the source's snapshot.
+    """
+
+    landing: Landing
+    entries: Sequence[CommitEntry]
+    until: tuple[int, int]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Comparison:
+    """What is compared with what.
+
+    Attributes:
+        engine: runs the tasks of the lake.
+        root: of the landing.
+        target: directory or URL.
+        server: the source.
+        config: of the daemon; None for PostgreSQL, where there is none.
+        wait: seconds for transactions of the source, and for the landing to get there.
+        progress: is told what is done.
+    """
+
+    engine: Engine
+    root: Place
+    target: Place
+    server: Server
+    config: Config | None = None
+    wait: float = 60.0
+    progress: Callable[[str], None] = lambda _: None
+
+    def run(self, tables: Collection[str] | None = None) -> Result:
+        """Compare tables.
+
+        Args:
+            tables: ``schema.name`` of those wanted; None for all of the target.
+
+        Raises:
+            ConfigError: the target is no target, or this session cannot read it.
+            LandingError: it did not reach the source's position in time, or is damaged.
+            SourceError: the server failed.
+        """
+        store = Target(self.target)
+        wanted = None if tables is None else [store.find_table(name) for name in tables]
+        done: dict[str, TableResult] = {}
+        attempt = 0
+        while True:
+            attempt += 1
+            database = store.database()
+            if database is None:
+                raise ConfigError(f"{self.target} has no version yet: apply to it first")
+            left = [table for table in wanted or sorted(database.tables) if table not in done]
+            lsn, found, moved = self._attempt(database, left)
+            done |= found
+            if attempt == _ATTEMPTS:
+                done |= {
+                    table: TableResult(
+                        table=store.schema_at(database, table).title,
+                        why_not=f"{why}; apply, and verify again",
+                    )
+                    for table, why in moved.items()
+                }
+            if not moved or attempt == _ATTEMPTS:
+                return Result(lsn, database.n, tuple(done[table] for table in sorted(done)))
+
+    def _attempt(
+        self, database: DatabaseVersion, tables: Sequence[str]
+    ) -> tuple[Lsn, dict[str, TableResult], dict[str, str]]:
+        """Compare tables in one view; gives its position, and why some could not be compared."""
+        done: dict[str, TableResult] = {}
+        moved: dict[str, str] = {}
+        with self._held() as held, self._sums(held) as source:
+            before = Landing(self.root)
+            Target(self.target).check_landing(before)
+            boundary = before.position(before.entry(database.n)).lsn
+            try:
+                lsn = Lsn(held.find(database.n, boundary, set(tables)))
+            except (OrderError, TableChangedError) as error:
+                return Lsn(0), {}, dict.fromkeys(tables, error.reason)
+            self.progress(f"source at {lsn}, target at entry {database.n}")
+            landing = when_landed(self.root, lsn, self.wait)
+            entries = list(landing.entries(database.n, landing.last_n))
+            epoch = landing.position(entries[-1]).epoch
+            store = Target(self.target)
+            elsewhere = differences_of(store, database, tables) if store.format == ICEBERG else {}
+            since = _Since(landing, entries[1:], (epoch, int(lsn)))
+            for table in tables:
+                try:
+                    done[table] = self._compare(
+                        source, database, since, table, elsewhere.get(table)
+                    )
+                except MovingError as error:
+                    moved[table] = str(error)
+            held.reach()
+            for table in list(done):
+                try:
+                    held.confirm(table, Standing(database.n, epoch, held.csn), int(lsn))
+                except (OrderError, TableChangedError) as error:
+                    moved[table] = error.reason
+                    del done[table]
+        return lsn, done, moved
+
+    @contextlib.contextmanager
+    def _held(self) -> Iterator[Held]:
+        try:
+            with hold(self.server, self.root, self.wait) as held:
+                yield held
+        except ConfigError as error:
+            if self.config is not None:
+                raise
+            raise ConfigError(in_words_of_the_command(str(error))) from None
+
+    def _sums(self, held: Held) -> SourceSums:
+        if self.config is None or self.server.kind is SourceKind.POSTGRESQL:
+            return PgSums(self.server.address, held.name)
+        return GaussSums(self.config, self.server.address, held)
+
+    def _compare(
+        self, source: SourceSums, database: DatabaseVersion, since: _Since, table: str,
+        elsewhere: Sequence[str] | None,
+    ) -> TableResult:  # fmt: skip
+        """Compare one table.
+
+        Raises:
+            MovingError: it was emptied, altered or read anew meanwhile.
+        """
+        store = Target(self.target)
+        schema = store.schema_at(database, table)
+        why = _why_not(database, table, elsewhere)
+        if why is not None:
+            return TableResult(table=schema.title, why_not=why)
+        with source.table(*split_title(schema.title)) as here:
+            if here is None:
+                return self._missing(store, database, since, table, schema)
+            masked = self._masked(store, table, schema)
+            if masked & set(schema.key):
+                why = "its key is masked, so nothing tells which rows are the same"
+                return TableResult(table=schema.title, why_not=why)
+            columns, skipped = _columns(schema, here.columns, masked)
+            missing = set(schema.key) - {column.landed for column in columns}
+            if missing:
+                why = f"the source has no column {min(missing)!r} of its key"
+                return TableResult(table=schema.title, why_not=why)
+            shape = Shape(tuple(column.landed for column in columns), schema.key)
+            laid = overlay(since.landing, since.entries, table, schema, shape, since.until)
+            stored = self._stored(store, database, table)
+            digits = _digits(stored.count())
+            lake = LakeTable(stored, shape, laid)
+            return self._compared(source, here, columns, lake, schema, digits, skipped)
+
+    def _masked(self, store: Target, table: str, schema: TableSchema) -> set[str]:
+        """Columns whose values the target does not show."""
+        kept, landing = store.masks(table), Landing(self.root)
+        if kept is None:
+            return set()
+        landed = {i: landing.schema_record(table, i) for i in landing.schema_ids(table)}
+        records = {**store.schema_records(table), **landed}
+        return {
+            column
+            for part in schema.parts or (schema,)
+            for column in columns_of(kept["masks"], part.schema_id, records)
+        }
+
+    def _missing(
+        self,
+        store: Target,
+        database: DatabaseVersion,
+        since: _Since,
+        table: str,
+        schema: TableSchema,
+    ) -> TableResult:
+        """A table that the source does not have is to have no rows here."""
+        shape = Shape(schema.names, schema.key)
+        laid = overlay(since.landing, since.entries, table, schema, shape, since.until)
+        sums = LakeTable(self._stored(store, database, table), shape, laid).sums(1)
+        rows = sum(count for count, _ in sums.values())
+        why = None if not rows else _NO_TABLE.format(rows=counted(rows, "row"), table=schema.title)
+        return TableResult(table=schema.title, target_rows=rows, why_not=why)
+
+    def _stored(self, store: Target, database: DatabaseVersion, table: str) -> Stored:
+        version = store.version(table, database.tables[table])
+        return StoredFiles(self.engine, store, table, version)
+
+    def _compared(
+        self,
+        source: SourceSums,
+        here: SourceTable,
+        columns: Sequence[SourceColumn],
+        lake: LakeTable,
+        schema: TableSchema,
+        digits: int,
+        skipped: tuple[str, ...],
+    ) -> TableResult:
+        ours, theirs = lake.sums(digits), source.sums(here.sql, columns, schema.key, digits)
+        found = different_ranges(theirs, ours)
+        looked = found[:_MAX_RANGES]
+        rows: Sequence[Difference] = ()
+        if looked:
+            rows = differences(
+                source.rows(here.sql, columns, schema.key, looked), lake.rows(looked)
+            )
+        self.progress(f"{schema.title}: {len(found)} of {len({*ours, *theirs})} ranges differ")
+        return TableResult(
+            table=schema.title,
+            rows=sum(count for count, _ in theirs.values()),
+            target_rows=sum(count for count, _ in ours.values()),
+            ranges=len({*ours, *theirs}),
+            different_ranges=len(found),
+            differences=tuple(rows),
+            is_more=len(found) > len(looked),
+            not_compared=skipped,
+        )
+
+    def ask_for_repair(self, result: Result) -> Result:
+        """Ask the daemon for snapshots of what differs: of the rows, or of the table where that needs it."""
+        assert isinstance(self.root, Path)  # the daemon is asked in its own directory
+        files = Files(self.root)
+        try:
+            disk = Disk(files, SpaceWait(should_stop=lambda: True), secrets.token_hex(8))
+            store = SnapshotStore(disk)
+            tables = [
+                self._repaired(store, of) if of.different_ranges else of for of in result.tables
+            ]
+        finally:
+            files.close()
+        return dataclasses.replace(result, tables=tuple(tables))
+
+    def _repaired(self, store: SnapshotStore, of: TableResult) -> TableResult:
+        target = Target(self.target)
+        database, table = target.database(), target.find_table(of.table)
+        assert database is not None
+        where = condition(target.schema_at(database, table), of)
+        store.ask({"table": of.table, "where": where})
+        text = (
+            "a snapshot of all rows"
+            if where is None
+            else f"a snapshot of {len(of.differences)} rows"
+        )
+        return dataclasses.replace(of, repair=text)
+
+
+def in_words_of_the_command(text: str) -> str:
+    """What is wrong with the connection string, where no configuration has it."""
+    text = text.replace("set source.allow-insecure: true", "give --allow-insecure")
+    return text.replace("source.dsn: ", "--dsn: ")
+
+
+def condition(schema: TableSchema, of: TableResult) -> str | None:
+    """SQL that chooses the rows that differ; None where only the whole table helps.
+
+    Rows that a condition chose take no others away, so a surplus row needs all of them.
+    """
+    types = {column.name: column.type for column in schema.columns}
+    is_spelled = all(types[name].startswith(_LITERAL) for name in schema.key)
+    kinds = {row.kind for row in of.differences}
+    if not schema.key or "surplus" in kinds or of.is_more or not is_spelled:
+        return None
+    if len(of.differences) > _MAX_KEYS:
+        return None
+    true = {column.name: column.true_name for column in schema.columns}
+    keys = [json.loads(row.key) for row in of.differences]
+    names = ", ".join(identifier(true[name]) for name in schema.key)
+    values = ", ".join(
+        "(" + ", ".join(literal(key[name]) for name in schema.key) + ")" for key in keys
+    )
+    return f"({names}) IN ({values})"
+
+
+def _why_not(database: DatabaseVersion, table: str, elsewhere: Sequence[str] | None) -> str | None:
+    stop = database.stopped.get(table)
+    if stop is not None:
+        return f"it stands still at entry {stop['n']}: {stop['why']}"
+    if table in database.quarantined:
+        return f"it is in quarantine since entry {database.quarantined[table]}"
+    if elsewhere:
+        return f"in Iceberg {'; '.join(elsewhere)}; gaussdecode spark vacuum TARGET sets it right"
+    return None
+
+
+def _columns(
+    schema: TableSchema, here: Mapping[str, Spelling], masked: Collection[str]
+) -> tuple[list[SourceColumn], tuple[str, ...]]:
+    """Columns that both have and show, and the others."""
+    both = [
+        SourceColumn(column.name, column.true_name, column.type, here[column.true_name])
+        for column in schema.columns
+        if column.true_name in here and column.name not in masked
+    ]
+    names = {column.true_name for column in schema.columns if column.name not in masked}
+    return both, tuple(sorted(names ^ here.keys()))
+
+
+def _digits(rows: int) -> int:
+    """Hexadecimal digits of a range, for so many rows."""
+    digits = 1
+    while rows >> (4 * digits) > _ROWS_PER_RANGE and digits < _MAX_DIGITS:
+        digits += 1
+    return digits
+
+
+def report_lines(result: Result, limit: int) -> list[str]:
+    """What people read."""
+    lines = []
+    for of in result.tables:
+        if of.why_not is not None:
+            lines.append(f"{of.table}: not compared: {of.why_not}")
+            continue
+        verdict = "equal" if not of.different_ranges else f"{of.different_ranges} ranges differ"
+        lines.append(f"{of.table}: {of.rows} rows at {result.lsn}, {of.ranges} ranges: {verdict}")
+        lines += [f"  {row.kind} {row.key}" for row in of.differences[:limit]]
+        if of.is_more or len(of.differences) > limit:
+            lines.append("  and more, see --limit and --json")
+        if of.not_compared:
+            lines.append(f"  columns that only one side has: {', '.join(of.not_compared)}")
+        if of.repair is not None:
+            lines.append(f"  asked the daemon for {of.repair}; apply when it has landed")
+    return lines

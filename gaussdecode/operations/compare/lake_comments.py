@@ -1,0 +1,124 @@
+"""``gaussdecode spark comments``: ask the source for its comments, and say what became of them in the lake."""
+
+import dataclasses
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from gaussdecode.errors import ConfigError
+from gaussdecode.model.words import counted
+from gaussdecode.operations.compare.source_comments import comments_of_config, comments_of_dsn
+from gaussdecode.settings.sections import Config
+from gaussdecode.spark.log.landing import Landing
+from gaussdecode.spark.log.place import Place
+from gaussdecode.spark.maintain.set_comments import CommentRun, Outcome
+from gaussdecode.spark.target.comments import Described
+from gaussdecode.spark.target.store import Target
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What is asked for.
+
+    Attributes:
+        root: of the landing.
+        target: directory or URL.
+        tables: ``schema.name`` of those wanted; None for all of the target.
+        dsn: of the source, PostgreSQL; None with a configuration.
+        config: of the daemon; None with a connection string.
+        is_insecure_allowed: the connection may go without verify-full.
+        max_length: letters of a comment; None for any number.
+        wait: seconds, at most, for another writer to end.
+        is_dry: nothing is changed, only said.
+    """
+
+    root: Place
+    target: Place
+    tables: Collection[str] | None = None
+    dsn: str | None = None
+    config: Config | None = None
+    is_insecure_allowed: bool = False
+    max_length: int | None = None
+    wait: float = 60.0
+    is_dry: bool = False
+
+
+class Asked(NamedTuple):
+    """What the source said.
+
+    Attributes:
+        landing: that the target is made from.
+        store: the target.
+        tables: titles, by directory.
+        described: by title; of tables that the source has.
+    """
+
+    landing: Landing
+    store: Target
+    tables: Mapping[str, str]
+    described: Mapping[str, Described]
+
+
+def ask(request: Request) -> Asked:
+    """Ask the source, before Spark is started.
+
+    Raises:
+        ConfigError: the target is of another landing or has no such table, or
+            the connection string cannot be used.
+        SourceError: the server failed, or cannot be reached.
+    """
+    store = Target(request.target)
+    landing = Landing(request.root)
+    Target.create(store.root, landing)  # refuses another landing
+    database = store.database()
+    if database is None:
+        raise ConfigError(f"{store.root} has no version yet: apply to it first")
+    wanted = map(store.find_table, database.tables if request.tables is None else request.tables)
+    names = sorted(database.tables.keys() & set(wanted))
+    tables = {name: store.schema_at(database, name).title for name in names}
+    if request.config is not None:
+        described = comments_of_config(request.config, tables.values())
+    else:
+        described = comments_of_dsn(
+            request.dsn or "", tables.values(), is_insecure_allowed=request.is_insecure_allowed
+        )
+    if request.max_length is not None:
+        letters = request.max_length
+        described = {title: of.shortened(letters) for title, of in described.items()}
+    return Asked(landing, store, tables, described)
+
+
+def update(request: Request, asked: Asked) -> list[Outcome]:
+    """Set what differs; see `spark.maintain.set_comments`."""
+    return CommentRun(asked.landing, asked.store, request.wait, request.is_dry).run(
+        asked.tables, asked.described
+    )
+
+
+def record(found: Sequence[Outcome], *, is_dry: bool) -> dict[str, Any]:  # Any: JSON
+    """What happened, fit for JSON."""
+    tables = [dataclasses.asdict(of) for of in found]
+    return {"is_dry": is_dry, "changed": sum(of.is_changed for of in found), "tables": tables}
+
+
+def report_lines(found: Sequence[Outcome], target: Place, *, is_dry: bool) -> Iterator[str]:
+    """What people read; names, and no comments."""
+    for of in found:
+        title = of.table if of.of == "current" else f"{of.table}, {of.of}"
+        if of.left is not None:
+            yield f"{title}: {'not changed' if of.is_failed else 'left as it is'}: {of.left}"
+        elif of.is_changed:
+            yield f"{title}: {'; '.join(_changes(of))}"
+    changed = sum(of.is_changed for of in found)
+    equal = sum(not of.is_changed and of.left is None for of in found)
+    word = "would change" if is_dry else "changed"
+    yield f"{target}: comments of {counted(changed, 'table')} {word}, {equal} were as they should be"
+
+
+def _changes(of: Outcome) -> Iterator[str]:
+    if of.is_table_changed:
+        yield "the table"
+    kept = [name for name in of.columns if name not in of.removed]
+    if kept:
+        yield f"columns {', '.join(kept)}"
+    if of.removed:
+        yield f"no comment any more: {', '.join(of.removed)}"

@@ -1,0 +1,134 @@
+"""With whose rights a command works: those of the owner of what it works on.
+
+A landing belongs to the account of its daemon, configuration and password are root's. So root's
+commands read configuration and password as root, and then become the owner of the landing, for
+good, before anything in it is opened or made: no file of root's is left there that the daemon
+could not read, and what a command may do the daemon may do too. The same for a target of
+``gaussdecode spark``. Any other user stays as he is, and is refused by the system where he
+may not do what he asked for.
+
+Every command that works on a landing or a target calls one of these before anything else.
+"""
+
+import dataclasses
+import os
+import pwd
+import sys
+from pathlib import Path
+from typing import Final, Self
+
+import gaussdecode
+from gaussdecode.errors import ConfigError
+from gaussdecode.host.access import group_name, obstacle, rights, user_name
+from gaussdecode.land.names import LAYOUT
+from gaussdecode.operations.unit import unit_user
+from gaussdecode.settings.load import load
+from gaussdecode.settings.sections import Config
+
+_UMASK: Final = 0o027  # as in the unit: the group reads
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Account:
+    """Who a command works as.
+
+    Attributes:
+        uid: of the user.
+        gid: of its group.
+        home: its directory.
+    """
+
+    uid: int
+    gid: int
+    home: str
+
+    @classmethod
+    def of(cls, uid: int, gid: int) -> Self:
+        """The account of a user; `gid` where it has none of its own."""
+        try:
+            entry = pwd.getpwuid(uid)
+        except KeyError:
+            return cls(uid, gid, "/")
+        return cls(uid, entry.pw_gid, entry.pw_dir)
+
+    @property
+    def name(self) -> str:
+        """Of the user, or its number."""
+        return user_name(self.uid)
+
+    def __str__(self) -> str:
+        """As chown takes it."""
+        return f"{self.name}:{group_name(self.gid)}"
+
+
+def load_as_owner(path: Path) -> Config:
+    """Read a configuration; then, as root, become the owner of its landing.
+
+    Raises:
+        ConfigError: the file is not right, or cannot be read; the owner may not run this program.
+    """
+    config = load(path)
+    if os.geteuid() != 0:
+        return config
+    config = config.with_password_read()
+    become(landing_owner(config))
+    return config
+
+
+def work_as_owner_of(place: Path) -> None:
+    """As root, become the owner of a directory, or of the one that it will be made in.
+
+    Raises:
+        ConfigError: the owner may not run this program.
+    """
+    if os.geteuid() == 0:
+        become(_owner_of(place))
+
+
+def landing_owner(config: Config) -> Account:
+    """Whom the landing of a configuration belongs to, or would.
+
+    One that exists belongs to its owner. Before it is made: the user of the unit that runs the
+    configuration; without such a unit the owner of the directory that it will be made in.
+    """
+    root = config.landing.root
+    if not (root / LAYOUT).exists():
+        user = unit_user(config.path)
+        if user is not None and (not root.exists() or root.stat().st_uid == 0):
+            return Account.of(user.pw_uid, user.pw_gid)
+    return _owner_of(root)
+
+
+def _owner_of(place: Path) -> Account:
+    place = place.absolute()
+    facts = next(path for path in (place, *place.parents) if path.exists()).stat()
+    return Account.of(facts.st_uid, facts.st_gid)
+
+
+def become(account: Account) -> None:
+    """Give up root for good, for the rights of an account, with its groups, home and umask.
+
+    Raises:
+        ConfigError: this root may not, or the account may not run this program.
+    """
+    if account.uid == os.geteuid():
+        return
+    try:
+        groups = os.getgrouplist(account.name, account.gid)
+        os.setgroups(groups)
+        os.setresgid(account.gid, account.gid, account.gid)
+        os.setresuid(account.uid, account.uid, account.uid)
+    except PermissionError as error:
+        raise ConfigError(
+            f"this root may not become user {account.name}, whom the landing belongs to "
+            f"({error.strerror}); run the command as that user"
+        ) from None
+    os.environ.update(HOME=account.home, USER=account.name, LOGNAME=account.name)
+    os.umask(_UMASK)
+    for path in map(Path, (sys.executable, os.path.realpath(sys.executable), gaussdecode.__file__)):
+        if not os.access(path, os.R_OK):
+            raise ConfigError(
+                f"user {account.name}, whom the landing belongs to, may not use {path}: "
+                f"{rights(obstacle(path))}; install gaussdecode where every user may read it, such as "
+                "/opt/gaussdecode"
+            )

@@ -1,0 +1,1 @@
+"""The stream of a slot, printed in the product's own styles."""

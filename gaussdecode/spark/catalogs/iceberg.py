@@ -1,0 +1,637 @@
+"""The tables of a target in a catalog of Iceberg: snapshots that have the same files as its Delta tables.
+
+The engine commits to a Delta table; here that version becomes a snapshot of an Iceberg table, in one commit with
+the version's number, so that doing it again changes nothing. Each snapshot begins at the last one of ours: what
+another writer did in between (rewritten files, deleted rows) is not in it. Columns are found in files by their names,
+with a name mapping. Where a name comes to mean another column, older snapshots would show the wrong one, and are
+removed. Written with pyiceberg, which needs no Java.
+"""
+
+import contextlib
+import itertools
+import json
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, Self
+
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.conversions import to_bytes
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NoSuchIcebergTableError,
+    NoSuchPropertyException,
+    NoSuchTableError,
+    NotInstalledError,
+    ResolveError,
+    ValidationException,
+)
+from pyiceberg.expressions.literals import literal
+from pyiceberg.io import PY_IO_IMPL
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent, ManifestFile
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema, assign_fresh_schema_ids, promote
+from pyiceberg.table import Table, Transaction
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.name_mapping import NameMapping, create_mapping_from_schema
+from pyiceberg.table.snapshots import Operation
+from pyiceberg.table.snapshots import Snapshot as IcebergSnapshot
+from pyiceberg.table.update.snapshot import (
+    ExpireSnapshots,
+    ManageSnapshots,
+    _ManifestMergeManager,
+    _OverwriteFiles,
+)
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.typedef import Record
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    PrimitiveType,
+    StringType,
+    StructType,
+    TimestampType,
+    TimestamptzType,
+)
+
+from gaussdecode.errors import (
+    CatalogError,
+    ConfigError,
+    GaussDecodeError,
+    LandingError,
+    OvertakenError,
+)
+from gaussdecode.spark.catalogs.iceberg_io import location_of
+from gaussdecode.spark.catalogs.positions import Published
+from gaussdecode.spark.log.place import Place, files_below, parquet_file
+from gaussdecode.spark.log.sql_text import dotted
+from gaussdecode.spark.target.delta_log import DeltaLog, Snapshot
+from gaussdecode.spark.target.delta_schema import delta_type
+from gaussdecode.spark.target.failpoint import Step, reach
+
+_IO: Final = "gaussdecode.spark.catalogs.iceberg_io.PlaceIO"
+METADATA: Final = "_iceberg"
+"""Where Iceberg's own files are, below a Delta table; others take a name with ``_`` for hidden."""
+VERSION: Final = "gaussdecode.version"
+"""In properties of a table and in summaries of its snapshots: the version of the Delta table."""
+_OF: Final = "gaussdecode.table"
+_FORMAT: Final = 2
+SNAPSHOTS: Final = 50
+"""So many of a table are kept, or up to twice as many: each commit writes what all of them are."""
+_MANIFESTS: Final = 20
+"""So many lists of files of a table are merged to one; all of them are read at each commit."""
+_TAG: Final = re.compile(r"v\d+")
+_MAPPING: Final = "schema.name-mapping.default"
+_MAIN: Final = "main"
+_LONGEST: Final = 200
+"""Characters of an error of a catalog that are shown."""
+_NO_ID: Final = -1
+_UNSEEN_IDS: Final = itertools.count(2_000_000_000)
+"""Of columns that no schema has; a catalog numbers from 1."""
+_AT_A_TIME: Final = 16
+Json = dict[str, Any]  # decoded JSON
+Say = Callable[[str], None]
+_SIMPLE: Final[Mapping[str, PrimitiveType]] = {
+    "boolean": BooleanType(),
+    "byte": IntegerType(),
+    "short": IntegerType(),
+    "integer": IntegerType(),
+    "long": LongType(),
+    "float": FloatType(),
+    "double": DoubleType(),
+    "string": StringType(),
+    "binary": BinaryType(),
+    "date": DateType(),
+    "timestamp_ntz": TimestampType(),
+    "timestamp": TimestamptzType(),
+}
+
+
+class IcebergTables:
+    """Tables in a catalog.
+
+    Args:
+        catalog: its name in pyiceberg's configuration.
+        say: told in sentences what is not as it was left.
+
+    Raises:
+        ConfigError: there is no such catalog.
+        CatalogError: it does not answer.
+    """
+
+    def __init__(self, catalog: str, say: Say = lambda _: None) -> None:
+        self._say = say
+        try:
+            self._catalog: Catalog = load_catalog(catalog, **{PY_IO_IMPL: _IO})
+        except (ValueError, NotInstalledError) as error:  # what its settings are not
+            raise ConfigError(
+                f"catalog {catalog} cannot be opened ({_said(error)}): describe it in ~/.pyiceberg.yaml, or by "
+                f"PYICEBERG_CATALOG__{catalog.upper()}__URI and its other settings"
+            ) from None
+        except Exception as error:  # noqa: BLE001 - each kind of catalog has errors of its own
+            raise CatalogError(f"catalog {catalog} cannot be opened ({_said(error)})") from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        """Close its connections."""
+        with contextlib.suppress(Exception):  # nothing is left to be done in it
+            self._catalog.close()
+
+    # --- making snapshots --------------------------------------------------------------------
+
+    def check(self, one: Published) -> None:
+        """See that a name is not of somebody else.
+
+        Raises:
+            ConfigError: it is.
+            CatalogError: the catalog failed.
+        """
+        with _named(one):
+            self._open(one)
+
+    def publish(self, one: Published) -> None:
+        """Give a table the snapshot of a version, if it has it not.
+
+        Raises:
+            ConfigError: the name belongs to another table.
+            CatalogError: the catalog failed.
+            OvertakenError: another writer was quicker.
+        """
+        delta = DeltaLog(one.place).snapshot(one.version)
+        if any("deletionVector" in add for add in delta.adds.values()):
+            raise LandingError(
+                f"{one.place} has deletion vectors, which Iceberg does not show: take them away with "
+                "REORG TABLE ... APPLY (PURGE) of Delta Lake"
+            )
+        with _named(one):
+            table = self._open(one)
+            if table is not None and table.format_version > _FORMAT:
+                raise LandingError(
+                    f"{dotted(one.name)} was brought to version {table.format_version} of Iceberg's format, of which "
+                    f"pyiceberg writes up to {_FORMAT}: drop the table (its files stay), and apply again"
+                )
+            if table is not None and _partition(table.metadata) != _partition_of(delta):
+                self._catalog.drop_table(table.name())  # its files stay: see `_create`
+                table = None
+            if table is None:
+                self._create(one, delta)
+            elif _difference(table, one):
+                self._add_snapshot(table, one, delta)
+
+    def _open(self, one: Published) -> Table | None:
+        """A table of ours; None where there is none.
+
+        Raises:
+            ConfigError: it is of somebody else.
+        """
+        try:
+            table = self._catalog.load_table(one.name[1:])
+        except (
+            NoSuchIcebergTableError,
+            NoSuchPropertyException,
+        ) as error:  # of Hive or Glue itself
+            raise _taken(one, f"none of Iceberg: {_said(error)}") from None
+        except NoSuchTableError:
+            return None
+        found = table.properties.get(_OF)
+        if found != location_of(one.place):
+            raise _taken(one, found or table.location())
+        return table
+
+    def _create(self, one: Published, delta: Snapshot) -> None:
+        """Make a table, with its first snapshot in the same commit."""
+        identifier, location = one.name[1:], location_of(one.place)
+        self._catalog.create_namespace_if_not_exists(identifier[:-1])
+        schema = assign_fresh_schema_ids(Schema(*_fields(one, delta)))
+        by = [
+            PartitionField(
+                schema.find_field(column).field_id, 1000 + at, IdentityTransform(), column
+            )
+            for at, column in enumerate(_partition_of(delta))
+        ]
+        transaction = self._catalog.create_table_transaction(
+            identifier,
+            schema,
+            location=location,
+            partition_spec=PartitionSpec(*by),
+            properties={
+                _OF: location,
+                "write.metadata.path": f"{location}/{METADATA}",
+                "write.metadata.delete-after-commit.enabled": "true",
+                "write.metadata.previous-versions-max": "10",
+                # The files are the Delta table's: Iceberg removes none, and refuses DROP TABLE ... PURGE.
+                "gc.enabled": "false",
+            },
+        )
+        made = transaction.table_metadata.schema()
+        others = Schema(*_unseen(one, delta, set(made.column_names)))
+        mapping = [
+            *create_mapping_from_schema(made),
+            *create_mapping_from_schema(assign_fresh_schema_ids(others, _UNSEEN_IDS.__next__)),
+        ]
+        transaction.set_properties({_MAPPING: NameMapping(mapping).model_dump_json()})
+        _commit(transaction, one, delta, [], is_alone=False)
+
+    def _add_snapshot(self, table: Table, one: Published, delta: Snapshot) -> None:
+        transaction, held, last = _Transaction(table), table.current_snapshot(), _ours(table)
+        if last is not None and held != last:
+            by = "nobody" if held is None else f"another writer (snapshot {held.snapshot_id})"
+            self._say(
+                f"{dotted(one.name)}: what {by} changed in Iceberg is not kept; the next snapshot follows "
+                f"{last.snapshot_id}, the last one of this program"
+            )
+            ManageSnapshots(transaction).set_current_snapshot(last.snapshot_id).commit()
+        files = _files_of(table, one, last or held, is_ours=last is not None)
+        is_alone = _bring_schema(transaction, one, delta)
+        _commit(transaction, one, delta, files, is_alone=is_alone)
+
+    # --- keeping it small --------------------------------------------------------------------
+
+    def forget(self, one: Published, alive: Collection[int], cut: float) -> None:
+        """Remove snapshots of versions that are gone, and files of Iceberg's own that none names.
+
+        Args:
+            one: of the table.
+            alive: versions of the Delta table that may be read.
+            cut: seconds since 1970; younger files stay.
+
+        Raises:
+            CatalogError: see `publish`.
+            OvertakenError: see there.
+        """
+        with _named(one):
+            table = self._open(one)
+            if table is None:
+                return
+            kept = {ref.snapshot_id for tag, ref in table.refs().items() if tag == _MAIN}
+            old = [
+                of
+                for of in table.snapshots()
+                if of.snapshot_id not in kept and _version(of) not in alive
+            ]
+            if old:
+                transaction = table.transaction()
+                _expire(transaction, old)
+                transaction.commit_transaction()
+            _remove_unnamed(table, one.place, cut)
+
+    # --- looking -----------------------------------------------------------------------------
+
+    def difference(self, one: Published) -> str:
+        """What a table shows otherwise than a version of its Delta table; empty for nothing.
+
+        Raises:
+            CatalogError: the catalog failed.
+        """
+        with _named(one):
+            table = self._open(one)
+            return "is not in the catalog" if table is None else _difference(table, one)
+
+
+class _Transaction(Transaction):
+    """A transaction that makes its metadata once for each step; pyiceberg's does whenever it is asked."""
+
+    def __init__(self, table: Table) -> None:
+        super().__init__(table)
+        self._made: tuple[object, TableMetadata] = (self._updates, table.metadata)
+
+    @property
+    def table_metadata(self) -> TableMetadata:
+        """See `Transaction`."""
+        if self._made[0] is not self._updates:
+            self._made = (self._updates, super().table_metadata)
+        return self._made[1]
+
+
+def _files_of(
+    table: Table, one: Published, base: IcebergSnapshot | None, *, is_ours: bool
+) -> list[DataFile]:
+    """Files of the snapshot that the next one follows; of one of ours the Delta log says them faster.
+
+    Raises:
+        LandingError: deleted rows stand beside them, as another writer left them.
+    """
+    if is_ours:
+        with contextlib.suppress(ConfigError):  # vacuum removed that version
+            adds = DeltaLog(one.place).snapshot(int(table.properties[VERSION])).adds
+            location = location_of(one.place)
+            return [_data_file(f"{location}/{p}", add, table.metadata) for p, add in adds.items()]
+    manifests = [] if base is None else base.manifests(table.io)
+    if any(of.content != ManifestContent.DATA for of in manifests):
+        raise LandingError(
+            f"{dotted(one.name)}: another writer deleted rows, and the snapshot before that is gone: drop the table "
+            "in Iceberg, and apply again"
+        )
+    return [entry.data_file for of in manifests for entry in of.fetch_manifest_entry(table.io)]
+
+
+def _difference(table: Table, one: Published) -> str:
+    """See `IcebergTables.difference`."""
+    number = table.properties.get(VERSION)
+    if number != str(one.version):
+        return f"is at version {number} of its Delta table, not at {one.version}"
+    return "" if table.current_snapshot() == _ours(table) else "was changed by another writer"
+
+
+def _bring_schema(transaction: Transaction, one: Published, delta: Snapshot) -> bool:
+    """Give a table the columns of a version; whether a name means another column than before."""
+    before = transaction.table_metadata
+    held = {field.name: field for field in before.schema().fields}
+    wanted = {field.name: field for field in _fields(one, delta)}
+    update = transaction.update_schema(allow_incompatible_changes=True)
+    named = {field.name for schema in before.schemas for field in schema.fields}
+    is_reused = False
+    for name in held.keys() - wanted.keys():
+        update.delete_column((name,))
+    for name, field in wanted.items():
+        old = held.get(name)
+        if old is not None and _is_promoted(old.field_type, field.field_type):
+            if old.field_type != field.field_type and old.field_type.is_primitive:
+                update.update_column((name,), field_type=field.field_type)
+            if field.doc and field.doc != old.doc:
+                update.update_column((name,), doc=field.doc)
+            continue
+        is_reused = is_reused or name in named
+        if old is not None:
+            update.delete_column((name,))
+        update.add_column((name,), field.field_type, doc=field.doc)
+    update.commit()
+    return is_reused
+
+
+def _commit(
+    transaction: Transaction, one: Published, delta: Snapshot, held: Sequence[DataFile], *,
+    is_alone: bool,
+) -> None:  # fmt: skip
+    """Make the snapshot that has the files of a version, and commit all that is in the transaction.
+
+    Args:
+        transaction: begun.
+        one: where it is from.
+        delta: the version.
+        held: files of the snapshot that it follows.
+        is_alone: older snapshots go.
+    """
+    number = str(delta.version)
+    older = transaction.table_metadata.snapshots
+    wanted = {f"{location_of(one.place)}/{path}": add for path, add in delta.adds.items()}
+    gone = [file for file in held if file.file_path not in wanted]
+    new = wanted.keys() - {file.file_path for file in held}
+    snapshot = _Files(
+        operation=Operation.OVERWRITE if gone else Operation.APPEND,
+        transaction=transaction,
+        io=transaction._table.io,  # noqa: SLF001 - as pyiceberg's own update_snapshot
+        snapshot_properties={VERSION: number},
+    )
+    for file in gone:
+        snapshot.delete_data_file(file)
+    for path in sorted(new):
+        snapshot.append_data_file(_data_file(path, wanted[path], transaction.table_metadata))
+    snapshot.commit()
+    if f"v{number}" in transaction.table_metadata.refs:  # of a target that was set back
+        ManageSnapshots(transaction).remove_tag(f"v{number}").commit()
+    ManageSnapshots(transaction).create_tag(snapshot.snapshot_id, f"v{number}").commit()
+    if is_alone:
+        _expire(transaction, older)
+    elif len(older) >= 2 * SNAPSHOTS:
+        refs = transaction.table_metadata.refs
+        kept = {of.snapshot_id for name, of in refs.items() if not _TAG.fullmatch(name)}
+        _expire(transaction, [of for of in older[:-SNAPSHOTS] if of.snapshot_id not in kept])
+    described = {VERSION: number, "comment": delta.metadata.get("description") or ""}
+    transaction.set_properties(described)
+    reach(Step.CATALOG_WRITTEN)
+    transaction.commit_transaction()
+    reach(Step.CATALOG_COMMITTED)
+
+
+class _Files(_OverwriteFiles):
+    """A snapshot of pyiceberg that keeps manifests few, and gives up where another writer was quicker."""
+
+    def _validate_concurrency(self) -> None:
+        if self._commit_window is not None and not self._commit_window.is_empty():
+            raise ValidationException("another writer committed at the same time")
+
+    def _existing_manifests(self) -> list[ManifestFile]:
+        found = super()._existing_manifests()
+        return [of for of in found if of.has_added_files() or of.has_existing_files()]
+
+    def _process_manifests(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
+        merging = _ManifestMergeManager(
+            target_size_bytes=8 << 20, min_count_to_merge=_MANIFESTS, merge_enabled=True,
+            snapshot_producer=self,
+        )  # fmt: skip
+        return merging.merge_manifests(manifests)
+
+
+def _expire(transaction: Transaction, snapshots: Sequence[IcebergSnapshot]) -> None:
+    """Remove snapshots, and the tags of them."""
+    gone = {of.snapshot_id for of in snapshots}
+    refs = ManageSnapshots(transaction)
+    for tag, ref in transaction.table_metadata.refs.items():
+        if ref.snapshot_id in gone and tag != _MAIN:
+            refs.remove_tag(tag)
+    refs.commit()
+    ExpireSnapshots(transaction).by_ids(sorted(gone)).commit()
+
+
+def _remove_unnamed(table: Table, place: Place, cut: float) -> None:
+    """Remove old files of Iceberg's own that no snapshot names: expiring leaves them."""
+    named = {table.metadata_location, *(of.metadata_file for of in table.metadata.metadata_log)}
+    for snapshot in table.snapshots():
+        named |= {snapshot.manifest_list}
+        named |= {of.manifest_path for of in snapshot.manifests(table.io)}
+    names = {path.rpartition("/")[2] for path in named}
+    for file in files_below(place / METADATA):
+        if file.modified <= cut and file.path not in names:
+            (place / METADATA / file.path).unlink(missing_ok=True)
+
+
+def _ours(table: Table) -> IcebergSnapshot | None:
+    """The snapshot of the version that a table says it has."""
+    number = table.properties.get(VERSION)
+    found = [of for of in table.snapshots() if str(_version(of)) == number]
+    return found[-1] if found else None
+
+
+def _version(snapshot: IcebergSnapshot) -> int | None:
+    summary = snapshot.summary
+    number = None if summary is None else summary.additional_properties.get(VERSION)
+    return None if number is None else int(number)
+
+
+# --- columns and files -----------------------------------------------------------------------
+
+
+def _fields(one: Published, delta: Snapshot) -> list[NestedField]:
+    fields = json.loads(delta.metadata["schemaString"])["fields"]
+    return [_field(of) for of in fields if not (one.hides and of["name"].startswith("gd_"))]
+
+
+def _unseen(one: Published, delta: Snapshot, shown: Collection[str]) -> list[NestedField]:
+    """Columns that files have and the table does not show: pyiceberg reads no file with a column that it cannot map.
+
+    Those of ours that are hidden, and where older files are there already, those that were dropped.
+    """
+    fields = json.loads(delta.metadata["schemaString"])["fields"]
+    found = {of["name"]: of for of in fields}
+    if delta.version > 0:
+        places = [one.place / path for path in delta.adds]
+        with ThreadPoolExecutor(_AT_A_TIME, "footers") as pool:
+            for schema in pool.map(lambda place: parquet_file(place).schema_arrow, places):
+                for field in schema:
+                    of = {"name": field.name, "type": delta_type(field.type), "metadata": {}}
+                    found.setdefault(field.name, of)
+    return [_field(of) for name, of in found.items() if name not in shown]
+
+
+def _field(of: Json) -> NestedField:
+    doc = of["metadata"].get("comment") or None
+    return NestedField(_NO_ID, of["name"], _type(of["type"]), required=False, doc=doc)
+
+
+def _type(of: str | Json) -> IcebergType:
+    """A type of a Delta schema."""
+    if isinstance(of, str):
+        if of.startswith("decimal("):
+            precision, _, scale = of[8:-1].partition(",")
+            return DecimalType(int(precision), int(scale))
+        return _SIMPLE[of]
+    if of["type"] == "array":
+        return ListType(_NO_ID, _type(of["elementType"]), element_required=False)
+    if of["type"] == "map":
+        key, value = _type(of["keyType"]), _type(of["valueType"])
+        return MapType(_NO_ID, key, _NO_ID, value, value_required=False)
+    return StructType(*map(_field, of["fields"]))
+
+
+def _is_promoted(old: IcebergType, new: IcebergType) -> bool:
+    """Whether files of a type can be read as another one."""
+    if isinstance(old, PrimitiveType) and isinstance(new, PrimitiveType) and old != new:
+        try:
+            return promote(old, new) == new
+        except ResolveError:
+            return False
+    return _spelled(old) == _spelled(new)
+
+
+def _spelled(of: IcebergType) -> str:
+    """A type without numbers of fields."""
+    if isinstance(of, ListType):
+        return f"list<{_spelled(of.element_type)}>"
+    if isinstance(of, MapType):
+        return f"map<{_spelled(of.key_type)}, {_spelled(of.value_type)}>"
+    if isinstance(of, StructType):
+        return f"struct<{', '.join(f'{f.name}: {_spelled(f.field_type)}' for f in of.fields)}>"
+    return str(of)
+
+
+def _partition_of(delta: Snapshot) -> list[str]:
+    return list(delta.metadata.get("partitionColumns") or ())
+
+
+def _partition(metadata: TableMetadata) -> list[str]:
+    """Columns that the files of a table are partitioned by."""
+    return [
+        field.name if isinstance(field.transform, IdentityTransform) else str(field)
+        for field in metadata.spec().fields
+    ]
+
+
+def _data_file(path: str, add: Json, metadata: TableMetadata) -> DataFile:
+    """A file as Iceberg has it: what the Delta log says of it."""
+    schema, stats = metadata.schema(), json.loads(add.get("stats") or "{}")
+    fields = {field.name: field for field in schema.fields}
+    rows = stats["numRecords"]
+    values = [
+        _partition_value(add["partitionValues"].get(field.name), schema.find_type(field.source_id))
+        for field in metadata.spec().fields
+    ]
+    nulls = {
+        fields[name].field_id: count
+        for name, count in stats.get("nullCount", {}).items()
+        if name in fields and isinstance(count, int)
+    }
+    file = DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=path,
+        file_format=FileFormat.PARQUET,
+        partition=Record(*values),
+        record_count=rows,
+        file_size_in_bytes=add["size"],
+        value_counts=dict.fromkeys(nulls, rows),
+        null_value_counts=nulls,
+        lower_bounds=_bounds(stats.get("minValues", {}), fields),
+        upper_bounds=_bounds(stats.get("maxValues", {}), fields),
+    )
+    file.spec_id = metadata.default_spec_id
+    return file
+
+
+def _bounds(values: Json, fields: Mapping[str, NestedField]) -> dict[int, bytes]:
+    found = {}
+    for name, value in values.items():
+        of = fields[name].field_type if name in fields else None
+        if isinstance(of, DateType):
+            found[fields[name].field_id] = to_bytes(of, literal(value).to(of).value)
+        elif isinstance(of, IntegerType | LongType | StringType):
+            found[fields[name].field_id] = to_bytes(of, value)
+    return found
+
+
+def _partition_value(text: str | None, of: IcebergType) -> Any:  # Any: of each type
+    if text is None or isinstance(of, StringType):
+        return text
+    if isinstance(of, TimestampType | TimestamptzType):
+        text = text.replace(" ", "T") + ("+00:00" if isinstance(of, TimestamptzType) else "")
+    return literal(text).to(of).value
+
+
+# --- errors ----------------------------------------------------------------------------------
+
+
+def _taken(one: Published, by: str) -> ConfigError:
+    return ConfigError(
+        f"{dotted(one.name)} is there already, and is another table ({by}): begin a new target with another "
+        "--catalog, or drop that name"
+    )
+
+
+@contextlib.contextmanager
+def _named(one: Published) -> Iterator[None]:
+    """Say which table the catalog did not take, and why.
+
+    Raises:
+        CatalogError: it failed.
+        OvertakenError: another writer was quicker.
+    """
+    try:
+        yield
+    except GaussDecodeError:
+        raise
+    except (CommitFailedException, ValidationException):
+        raise OvertakenError(
+            f"{dotted(one.name)} was committed by another writer at the same time; nothing was changed by this one, run it again"
+        ) from None
+    except Exception as error:  # noqa: BLE001 - each kind of catalog has errors of its own
+        raise CatalogError(
+            f"the catalog did not take {dotted(one.name)} ({_said(error)}); the rows are written, and stay. Apply again when "
+            "the catalog can"
+        ) from None
+
+
+def _said(error: Exception) -> str:
+    """What went wrong: SQL and its values, which some errors have too, are in later lines."""
+    first, _, _ = str(error).strip().partition("\n")
+    return f"{type(error).__name__}: {first[:_LONGEST]}"

@@ -1,0 +1,1 @@
+"""Tests of data: as they are declared, and asked of rows."""

@@ -1,0 +1,604 @@
+"""A landing as a reader sees it: its identity, its commit log, its schema files.
+
+Given the root of a landing; promises entries in order with their hashes checked, and that
+what retention has taken is named and not passed over. Reads only what the log says, never
+a directory of data files, and writes nothing.
+"""
+
+import bisect
+import dataclasses
+import datetime as dt
+import functools
+import json
+import re
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from gaussdecode.errors import ConfigError, LandingError, unreadable
+from gaussdecode.model.csns import Csns, Cut, cut_at
+from gaussdecode.model.entry import (
+    FIRST_PREVIOUS,
+    CheckpointHeader,
+    CommitEntry,
+    parse_checkpoint,
+)
+from gaussdecode.model.landing import EntryKind, SourcePosition
+from gaussdecode.model.lsn import Lsn
+from gaussdecode.model.seal import NewerFormatError, check_version
+from gaussdecode.model.title import table_title
+from gaussdecode.spark.log.place import (
+    Given,
+    Place,
+    directories_in,
+    names_in,
+    parquet_file,
+    place_of,
+    read_each,
+)
+from gaussdecode.spark.log.schema import SOURCE
+
+_LAYOUT_VERSION: Final = 1
+_TRANSACTIONS: Final = "gd_transactions"
+_HIDES_TRUNCATE: Final = "hides-truncate"
+_MIRRORED: Final = "mirrored"
+_SEVERAL: Final = "several-sources"
+_CAPABILITIES: Final = frozenset({"checkpoints", "compact", "retention", _HIDES_TRUNCATE, _SEVERAL})
+_AHEAD: Final = 32  # entries of a store that are asked for together; arbitrary
+_ENTRY: Final = re.compile(r"(\d{20})\.json")
+_SCHEMA: Final = re.compile(r"[0-9a-f]+\.json")
+_CHECKPOINT: Final = re.compile(r"(\d{20})-(\d{20})\.jsonl")
+_POLL_SECONDS: Final = 0.2
+_NUDGE_SECONDS: Final = 1.0
+ORDER_COLUMNS: Final = {
+    "lsn": ("gd_epoch", "gd_lsn", "gd_seq"),
+    "csn": ("gd_epoch", "gd_csn", "gd_lsn", "gd_seq"),
+}
+"""By what the layout says; with several sources see `order_columns`."""
+
+Json = dict[str, Any]  # decoded JSON
+
+
+def order_columns(order: str, sources: int) -> tuple[str, ...]:
+    """Columns that order the changes of a landing.
+
+    Those of several sources have a common order by CSN only; by LSN each source has its own, and
+    one source stands before the other for no reason but its name.
+
+    Args:
+        order: of the layout.
+        sources: how many it has.
+    """
+    columns = ORDER_COLUMNS[order]
+    if sources == 1:
+        return columns
+    return (*columns[:-2], SOURCE, *columns[-2:])
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Point:
+    """A place in the log to travel to; at most one of them is given, none is the end.
+
+    Attributes:
+        n: number of an entry.
+        lsn: the last entry whose position is not above it.
+        csn: every transaction with a commit sequence number up to this one and none above. Where they
+            land in the order of CSNs that may be inside an entry; where they land by their LSN it
+            need not be there.
+        time: the last entry before the first commit after it; aware.
+        landing_id: of the landing that it was found in; empty for any.
+    """
+
+    n: int | None = None
+    lsn: int | None = None
+    csn: int | None = None
+    time: dt.datetime | None = None
+    landing_id: str = ""
+
+    def __post_init__(self) -> None:
+        given = [name for name in ("n", "lsn", "csn", "time") if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise ConfigError(f"a point in the log is given once, not by {' and '.join(given)}")
+        if self.time is not None and self.time.tzinfo is None:
+            raise ConfigError("a time to travel to needs its zone, such as 2026-01-31T12:00:00Z")
+
+    def check_landing(self, landing_id: str, what: str) -> None:
+        """See that it is of a landing.
+
+        Args:
+            landing_id: of that one.
+            what: is, or holds, that one; begins the sentence where it is another.
+
+        Raises:
+            ConfigError: it is of another one.
+        """
+        if self.landing_id not in ("", landing_id):
+            point = f"entry {self.n}" if self.n is not None else "the point asked for"
+            raise ConfigError(
+                f"{what} landing {landing_id}, {point} is of landing {self.landing_id}: numbers of one mean "
+                "nothing in another"
+            )
+
+
+class Reach(NamedTuple):
+    """What a point of the log has: whole entries, and perhaps a part of the last one.
+
+    Attributes:
+        n: number of the last entry of which it has something.
+        csn: it has of that entry the transactions up to this CSN alone; None for all of it.
+    """
+
+    n: int
+    csn: int | None = None
+
+    @property
+    def whole(self) -> int:
+        """Number of the last entry that it has all of."""
+        return self.n if self.csn is None else self.n - 1
+
+
+class Landing:
+    """The landing below a root.
+
+    Attributes:
+        root: directory, or URL of a mirror.
+        landing_id: made up when it was created.
+        order: columns that order the changes.
+        sources: names of its sources.
+        hides_truncate: its stream shows no TRUNCATE and no DDL (GaussDB's parallel decoding).
+    """
+
+    def __init__(self, root: Given) -> None:
+        """Open it.
+
+        Raises:
+            ConfigError: there is no landing.
+            LandingError: it is damaged or newer than this program.
+        """
+        self.root = place_of(root)
+        try:
+            record = json.loads((self.root / "layout.json").read_bytes())
+        except FileNotFoundError:
+            raise ConfigError(f"{self.root} is no landing: it has no layout.json") from None
+        except (OSError, ValueError) as error:
+            raise LandingError(f"{self.root}/layout.json cannot be read: {error}") from error
+        self.landing_id, self.order, self.sources = _check_layout(self.root, record)
+        self.hides_truncate = _HIDES_TRUNCATE in record["capabilities"]
+
+    # --- the log ---------------------------------------------------------------------------
+
+    def _numbers(self) -> list[int]:
+        found = map(_ENTRY.fullmatch, names_in(self.root / "commits"))
+        return sorted(int(match[1]) for match in found if match)
+
+    def _checkpoints(self) -> list[tuple[int, int, str]]:
+        directory = "commits/checkpoints"
+        found = map(_CHECKPOINT.fullmatch, names_in(self.root / directory))
+        return sorted((int(m[1]), int(m[2]), f"{directory}/{m[0]}") for m in found if m)
+
+    @property
+    def last_n(self) -> int:
+        """Number of the newest entry; -1 in an empty log."""
+        return max(self._numbers(), default=-1)
+
+    @property
+    def first_n(self) -> int:
+        """Number of the oldest entry that is still there."""
+        held = [first for first, _, _ in self._checkpoints()]
+        return min([*self._numbers(), *held], default=0)
+
+    def entries(self, first: int, last: int) -> Iterator[CommitEntry]:
+        """Entries `first` to `last` in order, each checked against the one before.
+
+        Raises:
+            LandingError: one is missing, damaged, or does not follow; the text says whether
+                retention has taken it.
+        """
+        previous: CommitEntry | None = None
+        for entry in self._raw_entries(first, last):
+            if previous is not None and entry.previous != previous.hash:
+                raise LandingError(f"{self.root}: entry {entry.n} does not follow {previous.n}")
+            if entry.n == 0 and entry.previous != FIRST_PREVIOUS:
+                raise LandingError(f"{self.root}: entry 0 follows another one")
+            previous = entry
+            yield entry
+
+    def _raw_entries(self, first: int, last: int) -> Iterator[CommitEntry]:
+        n = first
+        while n <= last:
+            # The single files first: an entry goes into its checkpoint before its file goes.
+            paths = [
+                self.root / f"commits/{k:020d}.json" for k in range(n, min(n + _AHEAD, last + 1))
+            ]
+            for path, raw in zip(paths, read_each(paths), strict=True):
+                if raw is None:
+                    break
+                yield _parse(raw, str(path))
+                n += 1
+            else:
+                continue
+            held = next((c for c in self._checkpoints() if c[0] <= n <= c[1]), None)
+            if held is None:
+                raise self._missing(n)
+            for entry in _block(self.root / held[2]):
+                if n <= entry.n <= last:
+                    yield entry
+                    n = entry.n + 1
+
+    def _missing(self, n: int) -> LandingError:
+        first = self.first_n
+        if n < first:
+            return LandingError(
+                f"{self.root}: entry {n} was given up by retention, the log begins at {first}; "
+                "apply to a new target after a snapshot, or accept the gap"
+            )
+        return LandingError(f"{self.root}: entry {n} is missing; restore it from a copy")
+
+    def entry(self, n: int) -> CommitEntry:
+        """One entry."""
+        return next(self.entries(n, n))
+
+    def hash_at(self, n: int) -> str:
+        """Hash of an entry, which proves everything up to it; empty where retention has taken it."""
+        if n < 0:
+            return FIRST_PREVIOUS
+        first = self.first_n
+        if n < first:
+            return self.entry(first).previous if n == first - 1 else ""
+        return self.entry(n).hash
+
+    @property
+    def source_order(self) -> tuple[str, ...]:
+        """Columns that order the changes of each source."""
+        return tuple(name for name in self.order if name != SOURCE)
+
+    @property
+    def has_several(self) -> bool:
+        """Whether it is of several sources."""
+        return len(self.sources) > 1
+
+    def position(self, entry: CommitEntry, source: str | None = None) -> SourcePosition:
+        """Where a source is complete up to, as of an entry.
+
+        Args:
+            entry: of the log.
+            source: its name; None for the only one, or for what several have in common: the newest
+                epoch and the CSN, and an LSN of 0.
+        """
+        if source is not None or not self.has_several:
+            return entry.positions[source or self.sources[0]]
+        epoch = max(position.epoch for position in entry.positions.values())
+        has_csn = all(position.csn is not None for position in entry.positions.values())
+        return SourcePosition(epoch, 0, 0, self.watermark(entry) if has_csn else None)
+
+    def refuse_several(self, what: str) -> None:
+        """Refuse what has a meaning for one source alone.
+
+        Raises:
+            ConfigError: the landing is of several.
+        """
+        if self.has_several:
+            raise ConfigError(
+                f"{self.root} is of several sources ({', '.join(self.sources)}), and {what} is of one: ask "
+                f"by {'CSN, ' if self.is_by_csn else ''}entry or time"
+            )
+
+    # --- travelling ------------------------------------------------------------------------
+
+    @property
+    def is_by_csn(self) -> bool:
+        """Whether transactions land in the order of their CSNs."""
+        return "gd_csn" in self.order
+
+    def watermark(self, entry: CommitEntry) -> int:
+        """CSN up to which everything has landed, as of an entry, and nothing above; 0 for nothing."""
+        return min(position.csn or 0 for position in entry.positions.values())
+
+    def reach(self, point: Point) -> Reach:
+        """Find what a point has; a CSN may be inside an entry, where they are the order.
+
+        Raises:
+            ConfigError: the log does not reach it, or begins after it, or no entry is exactly there.
+        """
+        point.check_landing(self.landing_id, f"{self.root} holds")
+        if point.csn is None or not self.is_by_csn or self.last_n < 0:
+            return Reach(self.resolve(point))
+        return self._reach_of(point.csn, self.first_n, self.last_n)
+
+    def _reach_of(self, csn: int, first: int, last: int) -> Reach:
+        newest = self.watermark(self.entry(last))
+        if csn > newest:
+            raise ConfigError(
+                f"{self.root}: everything up to CSN {newest} has landed, what is up to CSN {csn} is not "
+                f"known yet; ask for {newest} at most, or again when more has landed"
+            )
+        n = self._last_until(lambda entry: self.watermark(entry) > csn, first, last)
+        held = None if n == last else self.entry(n + 1).csns
+        if held is not None and held.least <= csn:
+            return Reach(n + 1, csn)
+        if n < first:
+            raise self._beyond(n, first, last)
+        return Reach(n)
+
+    def resolve(self, point: Point) -> int:
+        """Find the entry a point means.
+
+        Raises:
+            ConfigError: the log does not reach it, or begins after it, or no entry is exactly there.
+        """
+        point.check_landing(self.landing_id, f"{self.root} holds")
+        if point.csn is not None and self.is_by_csn and self.last_n >= 0:
+            found = self.reach(point)
+            if found.csn is not None:
+                raise ConfigError(
+                    f"{self.root}: CSN {point.csn} is inside entry {found.n}, and only whole entries can be "
+                    f"shown here; ask for entry {found.whole} or {found.n} (--n, or Point(n=...))"
+                )
+            return found.n
+        return self._resolve(point)
+
+    def _resolve(self, point: Point) -> int:
+        first, last = self.first_n, self.last_n
+        if last < 0:
+            raise ConfigError(f"{self.root}: the log is empty")
+        if point.n is not None:
+            found = point.n
+        elif point.lsn is not None:
+            self.refuse_several("an LSN")
+            found = self._last_not_above(point.lsn, first, last)
+        elif point.csn is not None:
+            found = self._at_csn(point.csn, first, last)
+        elif point.time is not None:
+            found = self._before_time(point.time, first, last)
+        else:
+            found = last
+        if not first <= found <= last:
+            raise self._beyond(found, first, last)
+        return found
+
+    def _beyond(self, found: int, first: int, last: int) -> ConfigError:
+        return ConfigError(
+            f"{self.root}: the log holds entries {first} to {last}, the point asked for is "
+            f"{'before' if found < first else 'after'} them"
+        )
+
+    def _last_not_above(self, wanted: int, first: int, last: int) -> int:
+        """The last entry whose position is not above an LSN."""
+        return self._last_until(lambda entry: self.position(entry).lsn > wanted, first, last)
+
+    def _last_until(self, is_above: Callable[[CommitEntry], bool], first: int, last: int) -> int:
+        """Search the newest epoch that reaches down to what is wanted, from the end."""
+
+        def above(n: int) -> bool:
+            return is_above(self.entry(n))
+
+        newest = self.position(self.entry(last)).epoch
+        start = first + bisect.bisect_left(
+            range(first, last + 1), newest, key=lambda n: self.position(self.entry(n)).epoch
+        )
+        if start > first and above(start):  # before the newest epoch: positions repeat there
+            low = [n for n in range(first, start) if not above(n)]
+            return max(low, default=first - 1)
+        return start + bisect.bisect_left(range(start, last + 1), True, key=above) - 1
+
+    def _at_csn(self, csn: int, first: int, last: int) -> int:
+        """The entry up to which is what has a CSN up to this one, and nothing else."""
+        found: list[Csns | None] = []
+        early: list[tuple[int, int, int]] = []  # snapshots that are ahead: index, epoch, LSN
+        for entry in self.entries(first, last):
+            of = self.csns(entry)
+            found.append(of)
+            if of is not None:  # a snapshot has these already, perhaps
+                for index, _, _ in early:
+                    found[index] = of.joined(found[index])
+            where = self.position(entry)
+            of_rows = entry.extra.get("snapshot")
+            if of_rows is not None:
+                early.append((entry.n - first, of_rows["epoch"], of_rows["lsn"]))
+            early = [one for one in early if one[1:] > (where.epoch, where.lsn)]
+        if not any(found):
+            other = "entry" if self.has_several else "LSN"
+            raise ConfigError(
+                f"{self.root}: its entries {first} to {last} have no CSN; ask by {other}"
+            )
+        cut = cut_at(csn, first, found)
+        if cut.n is None:
+            raise ConfigError(f"{self.root}: {_no_cut(csn, cut)}")
+        return cut.n
+
+    def csns(self, entry: CommitEntry) -> Csns | None:
+        """CSNs of the transactions in an entry; of one that does not say them, by their rows.
+
+        Raises:
+            ConfigError: it is of an early version, and its rows are gone.
+        """
+        if entry.csns is not None or self.position(entry).csn is None:
+            return entry.csns
+        found: Csns | None = None
+        for file in entry.files:
+            if file.table == _TRANSACTIONS and entry.kind is not EntryKind.COMPACT:
+                least, greatest = _bounds(self.root / file.path)
+                if least is not None:
+                    found = Csns(least, greatest).joined(found)
+        return found
+
+    def _before_time(self, time: dt.datetime, first: int, last: int) -> int:
+        for entry in self.entries(first, last):
+            if entry.commit_time is not None and entry.commit_time > time:
+                return entry.n - 1
+        return last
+
+    # --- schemas ---------------------------------------------------------------------------
+
+    def schema_record(self, table: str, schema_id: str) -> Json:
+        """Content of a schema file; of several sources with the remark that rows say theirs.
+
+        Raises:
+            LandingError: it cannot be read, or does not say which of several sources it is of.
+        """
+        record = _schema_record(self.root, table, schema_id)
+        if not self.has_several:
+            return record
+        if record.get("source") not in self.sources:
+            raise LandingError(
+                f"{self.root}: version {schema_id} of {table} does not say which source it is of: this "
+                "landing of several sources was begun by an earlier version, which did not tell their columns "
+                "apart. Land into a new root"
+            )
+        return {**record, "has_source": True}
+
+    def tables(self) -> dict[str, str]:
+        """Directories of the tables that have schemas, by ``schema.name`` as the server says."""
+        found: dict[str, str] = {}
+        for name in directories_in(self.root / "schemas"):
+            if name.startswith(("gd_", ".")):
+                continue
+            for schema_id in self.schema_ids(name)[:1]:
+                record = self.schema_record(name, schema_id)
+                found[table_title(record["schema"], record["name"])] = name
+        return found
+
+    def schema_ids(self, table: str) -> list[str]:
+        """All versions of a table that ever landed, in no order of time."""
+        names = names_in(self.root / "schemas" / table)
+        return [name.removesuffix(".json") for name in names if _SCHEMA.fullmatch(name)]
+
+    def find_table(self, name: str) -> str:
+        """Directory of a table, by that name or by ``schema.name``.
+
+        Raises:
+            ConfigError: there is no such table.
+        """
+        if (self.root / "schemas" / name).is_dir() and "/" not in name and name not in {".", ".."}:
+            return name
+        tables = self.tables()
+        if name not in tables:
+            known = ", ".join(sorted(tables)[:10]) or "none yet"
+            raise ConfigError(f"{self.root} has no table {name!r}; it has: {known}")
+        return tables[name]
+
+
+def when_landed(
+    root: Given, lsn: int, seconds: float, nudge: Callable[[], object] = lambda: None
+) -> Landing:
+    """Wait until everything up to a position has landed.
+
+    Args:
+        root: of the landing.
+        lsn: position.
+        seconds: longest wait.
+        nudge: called every second, to make a quiet server say how far it is.
+
+    Raises:
+        LandingError: it took longer.
+    """
+    begun = nudged = time.monotonic()
+    landing = Landing(root)
+    landing.refuse_several("a position")
+    while landing.position(landing.entry(landing.last_n)).lsn < lsn:
+        now = time.monotonic()
+        if now - nudged > _NUDGE_SECONDS:
+            nudge()
+            nudged = now
+        if now - begun > seconds:
+            raise LandingError(
+                f"{root} did not reach {Lsn(lsn)} in {seconds:.0f} s; is its daemon running? "
+                "See gaussdecode status, or wait longer with --wait"
+            )
+        time.sleep(_POLL_SECONDS)
+    return landing
+
+
+def _no_cut(csn: int, cut: Cut) -> str:
+    """Why a CSN is no point of a log, and which points are near."""
+    why = (
+        f"CSN {csn} is no point of this log, whose transactions stand in the order of their commit "
+        f"records: no entry has all transactions up to CSN {csn} and none above"
+    )
+    told = [why]
+    if cut.held_below is None:
+        told.append("the first entry that has any has some above")
+    else:
+        told.append(
+            f"entry {cut.below} has none above, and not all up to it: up to there are {cut.held_below}"
+        )
+    told.append(
+        f"entry {cut.complete} has all up to it, and some above: up to there are {cut.held_complete}"
+    )
+    return f"{'; '.join(told)}. Ask for one of these entries (--n, or Point(n=...)), or for an LSN"
+
+
+def _bounds(path: Place) -> tuple[Any, Any]:  # Any: pyarrow's scalars
+    """Least and greatest CSN in a file."""
+    try:
+        with parquet_file(path) as file:
+            both = pc.min_max(file.read(columns=["gd_csn"]).column(0)).as_py()
+    except (OSError, pa.ArrowException) as error:
+        raise ConfigError(
+            f"{path} cannot be read ({error}), and its entry, of an early version, does not say its "
+            "CSNs: ask by entry, LSN or time"
+        ) from error
+    return both["min"], both["max"]
+
+
+def data_kinds(entry: CommitEntry) -> bool:
+    """Whether the files of an entry are changes that no other entry has."""
+    return entry.kind is not EntryKind.COMPACT
+
+
+def _check_layout(root: Place, record: Json) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+    try:
+        if _MIRRORED in record["capabilities"]:
+            raise ConfigError(
+                f"{root} holds the newest files only, the others are in its mirror alone "
+                "(landing.mirror.local-retention): give the URL of the mirror in place of this directory, or "
+                "leave that setting out"
+            )
+        if record["version"] != _LAYOUT_VERSION:
+            raise ValueError(f"version {record['version']!r}")
+        unknown = set(record["capabilities"]) - _CAPABILITIES
+        if unknown:
+            raise ValueError(f"it needs {', '.join(sorted(unknown))}")
+        sources = tuple(sorted(map(str, record["sources"])))
+        if not sources or (len(sources) > 1) != (_SEVERAL in record["capabilities"]):
+            raise ValueError(f"it names {len(sources)} sources")
+        return str(record["landing_id"]), order_columns(record["order"], len(sources)), sources
+    except (KeyError, TypeError, ValueError) as error:
+        raise unreadable(f"{root}/layout.json", NewerFormatError(error), "") from error
+
+
+def _parse(raw: bytes, where: str) -> CommitEntry:
+    try:
+        return CommitEntry.from_bytes(raw)
+    except ValueError as error:
+        raise unreadable(where, error, "restore it from a copy of this landing") from error
+
+
+def _header(path: Place) -> CheckpointHeader:
+    try:
+        return parse_checkpoint(path.read_bytes())[0]
+    except (OSError, ValueError) as error:
+        raise unreadable(path, error, "restore it from a copy of this landing") from error
+
+
+def _block(path: Place) -> Iterator[CommitEntry]:
+    try:
+        _, lines = parse_checkpoint(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise unreadable(path, error, "restore it from a copy of this landing") from error
+    for index, line in enumerate(lines):
+        yield _parse(line, f"{path}, entry {index}")
+
+
+@functools.lru_cache(maxsize=4096)
+def _schema_record(root: Place, table: str, schema_id: str) -> Json:
+    path = root / "schemas" / table / f"{schema_id}.json"
+    try:
+        record: Json = json.loads(path.read_bytes())
+        check_version(record, 1)
+    except (OSError, ValueError) as error:
+        raise unreadable(path, error, "restore it from a copy") from error
+    return record

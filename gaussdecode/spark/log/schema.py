@@ -1,0 +1,515 @@
+"""Schemas of a table, and how rows of one version become rows of another.
+
+A column of one version is the column of another by its attribute number, and by nothing else:
+names change hands. Where a number is unknown, `match_columns` refuses; the plan stops a table
+before that. Given Arrow tables; promises that a value that does not fit its new type is kept as
+text in ``gd_raw``.
+
+Each of several sources has numbers of its own. A schema over all of them, see `sources`, has one version
+of each as its parts: between these and it columns are the same by their true name.
+"""
+
+import dataclasses
+import functools
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from gaussdecode.errors import LandingError
+from gaussdecode.model.retype import is_exact
+from gaussdecode.model.title import table_title
+from gaussdecode.spark.log.texts import text_of, value_of
+
+RAW: Final = "gd_raw"
+UNCHANGED: Final = "gd_unchanged"
+SOURCE: Final = "gd_source"
+OLD: Final = "gd_old"
+OLD_PREFIX: Final = "old."
+RAW_TYPE: Final = pa.map_(pa.string(), pa.string())
+NAMES_TYPE: Final = pa.list_(pa.field("element", pa.string(), nullable=False))
+_INTERVAL: Final = pa.struct([("months", pa.int32()), ("days", pa.int32()), ("micros", pa.int64())])
+_TYPES: Final[dict[str, pa.DataType]] = {
+    str(of): of
+    for of in (
+        pa.bool_(),
+        pa.int16(),
+        pa.int32(),
+        pa.int64(),
+        pa.float32(),
+        pa.float64(),
+        pa.date32(),
+        pa.timestamp("us"),
+        pa.timestamp("us", tz="UTC"),
+        pa.string(),
+        pa.binary(),
+        _INTERVAL,
+    )
+}
+Casts = dict[str, tuple[pa.ChunkedArray, pa.Array]]
+"""By column: values whose text goes to ``gd_raw``, and of which rows."""
+_DECIMAL: Final = re.compile(r"decimal128\((\d+), (\d+)\)")
+_LIST: Final = re.compile(r"list<element: (.+)>")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Column:
+    """One column of one version.
+
+    Attributes:
+        name: in the files.
+        type: Arrow type, spelled as Arrow does.
+        number: attribute number; below 0 where somebody said which column it is; None where
+            nobody knows.
+        identity: its old value is sent.
+        true_name: on the server.
+        server_type: as the server spells it, without modifier; empty where it is not known.
+        modifier: of the type; -1 for none.
+        constant: text of what rows from before the column was added have in it; None for NULL.
+        type_oid: on the server; 0 where it is not known.
+    """
+
+    name: str
+    type: str
+    number: int | None = None
+    identity: bool = False
+    true_name: str = ""
+    server_type: str = ""
+    modifier: int = -1
+    constant: str | None = None
+    type_oid: int = 0
+
+    @property
+    def spelled(self) -> str:
+        """Its type, for people."""
+        shown = self.server_type or self.type
+        return shown if self.modifier < 0 else f"{shown} (modifier {self.modifier})"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TableSchema:
+    """One version of a table.
+
+    Attributes:
+        schema_id: of its file.
+        title: ``schema.name`` as the server says.
+        name: without the schema.
+        oid: of the table; 0 where unknown.
+        key: names (in the files) of the columns that identify a row; empty for a multiset.
+        columns: in the order of the table.
+        unknown: why the number of a column is unknown; None where all are known.
+        has_source: its rows say their source in ``gd_source``: the landing has several.
+        source: that it is of, where there are several; None for a schema over all of them.
+        parts: of a schema over several sources, the version that each of them has.
+    """
+
+    schema_id: str
+    title: str
+    name: str
+    oid: int
+    key: tuple[str, ...]
+    columns: tuple[Column, ...]
+    unknown: str | None = None
+    has_source: bool = False
+    source: str | None = None
+    parts: tuple["TableSchema", ...] = ()
+
+    @classmethod
+    def from_record(
+        cls,
+        schema_id: str,
+        record: dict[str, Any],  # Any: JSON
+        numbers: Mapping[str, int] | None = None,
+        parts: tuple["TableSchema", ...] = (),
+    ) -> Self:
+        """Read a schema file.
+
+        Args:
+            schema_id: its name.
+            record: its content.
+            numbers: by name in the files, where somebody said which columns they are.
+            parts: of a schema over several sources.
+        """
+        said = numbers or {}
+        landed = {column["name"]: column["landed"] for column in record["columns"]}
+        columns = tuple(
+            Column(
+                column["landed"],
+                column["arrow"],
+                said.get(column["landed"], column.get("attribute_number")),
+                bool(column["identity"]),
+                column["name"],
+                column.get("type", ""),
+                int(column.get("type_modifier", -1)),
+                column.get("constant"),
+                int(column.get("type_oid", 0)),
+            )
+            for column in record["columns"]
+        )
+        key = tuple(landed[name] for name in record["key"] or ())
+        title = table_title(record["schema"], record["name"])
+        unknown = None
+        if not parts and any(column.number is None for column in columns):
+            unknown = record.get("unknown") or "its schema file has no numbers of columns"
+        return cls(
+            schema_id,
+            title,
+            record["name"],
+            int(record["oid"]),
+            key,
+            columns,
+            unknown,
+            bool(record.get("has_source", False)),
+            record.get("source"),
+            parts,
+        )
+
+    def of(self, source: str | None) -> "TableSchema | None":
+        """The version that one of several sources has; None for none."""
+        return next((part for part in self.parts or (self,) if part.source == source), None)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns in the files."""
+        return tuple(column.name for column in self.columns)
+
+    def arrow(self) -> pa.Schema:
+        """Arrow schema of the columns alone."""
+        return pa.schema([pa.field(c.name, parse_type(c.type)) for c in self.columns])
+
+    def key_shape(self) -> tuple[tuple[str, str], ...]:
+        """What rows are told apart by: names and types; all columns of a multiset."""
+        names = self.key or self.names
+        return tuple((c.name, c.type) for c in self.columns if c.name in names)
+
+
+@functools.cache
+def parse_type(text: str) -> pa.DataType:
+    """Read the spelling of an Arrow type that lands.
+
+    Raises:
+        LandingError: no type of a landing is spelled so.
+    """
+    if text in _TYPES:
+        return _TYPES[text]
+    match = _DECIMAL.fullmatch(text)
+    if match is not None:
+        return pa.decimal128(int(match[1]), int(match[2]))
+    match = _LIST.fullmatch(text)
+    if match is not None:
+        return pa.list_(pa.field("element", parse_type(match[1])))
+    raise LandingError(f"a schema file names the type {text!r}, which this program does not know")
+
+
+class UnknownColumnsError(LandingError):
+    """Nobody knows which column of one version is which of another."""
+
+
+class MixedColumnsError(LandingError):
+    """Which column of one schema is which of another is not the same on each source."""
+
+
+def is_same_table(old: TableSchema, new: TableSchema) -> bool:
+    """Whether two versions may be of one table, and not of one that was made anew."""
+    return not old.oid or not new.oid or old.oid == new.oid
+
+
+def why_unknown(old: TableSchema, new: TableSchema) -> str | None:
+    """Why columns of two versions cannot be matched; None when they can."""
+    if old.schema_id == new.schema_id or not is_same_table(old, new):
+        return None
+    return old.unknown or new.unknown
+
+
+def match_columns(old: TableSchema, new: TableSchema) -> dict[str, str]:
+    """Find for each column of `new` the one of `old` that it was; names in the files.
+
+    Columns of a table that was made anew are matched by name, for who reads both as one.
+
+    Args:
+        old: one version.
+        new: another one.
+
+    Raises:
+        UnknownColumnsError: nobody knows.
+        MixedColumnsError: it is not the same on each source; of two schemas over several.
+    """
+    if old.schema_id == new.schema_id:
+        return {name: name for name in new.names}
+    if old.parts or new.parts:
+        return _match_over_sources(old, new)
+    if not is_same_table(old, new):
+        names = {column.true_name or column.name: column.name for column in old.columns}
+        pairs = ((c.name, names.get(c.true_name or c.name)) for c in new.columns)
+        return {name: before for name, before in pairs if before is not None}
+    why = why_unknown(old, new)
+    if why is not None:
+        raise UnknownColumnsError(
+            f"{new.title}: which columns of version {old.schema_id} are which of version "
+            f"{new.schema_id} is unknown: {why}. Say it with: gaussdecode spark columns LANDING "
+            f"TARGET {new.title} --versions {old.schema_id}:{new.schema_id}"
+        )
+    numbers = {column.number: column.name for column in old.columns}
+    return {c.name: numbers[c.number] for c in new.columns if c.number in numbers}
+
+
+def why_inexact(old: TableSchema, new: TableSchema) -> str | None:
+    """Say which column's older values are not known under a new version; None where all are."""
+    if old.parts or new.parts:
+        return next(filter(None, (why_inexact(*of) for of in _same_parts(old, new))), None)
+    if old.schema_id == new.schema_id or not is_same_table(old, new):
+        return None
+    columns = {column.name: column for column in old.columns}
+    matched = match_columns(old, new)
+    for column in new.columns:
+        before = columns.get(matched.get(column.name, ""))
+        if before is not None and not _is_exact(before, column):
+            return (
+                f"the type of column {column.true_name or column.name} was changed from "
+                f"{before.spelled} to {column.spelled}, and what the server made of older values is not known"
+            )
+    return None
+
+
+def _is_exact(old: Column, new: Column) -> bool:
+    if old.type_oid and (old.type_oid, old.modifier) == (new.type_oid, new.modifier):
+        return True  # a type that was renamed
+    if not (old.server_type and new.server_type):
+        return old.type == new.type
+    return is_exact((old.server_type, old.modifier), (new.server_type, new.modifier))
+
+
+def _same_parts(old: TableSchema, new: TableSchema) -> list[tuple[TableSchema, TableSchema]]:
+    """Versions of the sources that have one in both, before and after."""
+    pairs = ((part, new.of(part.source)) for part in old.parts or (old,))
+    return [(before, after) for before, after in pairs if after is not None]
+
+
+def ways_by_source(
+    old: TableSchema, new: TableSchema
+) -> dict[str | None, list[TableSchema]] | None:
+    """Through which versions rows of each source become rows of another schema.
+
+    None where these are not needed: for two versions of one source, and for schemas over several whose
+    columns changed alike on all.
+    """
+    if not (old.parts or new.parts):
+        return None
+    pairs = _same_parts(old, new)
+    try:
+        match_columns(old, new)
+    except MixedColumnsError:
+        pass
+    else:
+        if not (why_inexact(old, new) or fills_constants(old, new)):
+            return None
+    return {before.source: [old, before, after, new] for before, after in pairs}
+
+
+def _match_over_sources(old: TableSchema, new: TableSchema) -> dict[str, str]:
+    both = [part.source for part in old.parts or (old,) if new.of(part.source) is not None]
+    found = {source: _match_on(source, old, new) for source in both}
+    matched: dict[str, str] = {}
+    for name in new.names:
+        names = {of[name] for of in found.values() if name in of}
+        if not names:
+            continue
+        before = names.pop()
+        # Rows of a source that never had the column have NULL there, as they should.
+        others = [source for source, of in found.items() if name not in of]
+        if names or any(before in _true_names(old, old.of(source)) for source in others):
+            raise MixedColumnsError(f"{new.title}: which column {name!r} was differs by source")
+        matched[name] = before
+    return matched
+
+
+def _match_on(source: str | None, old: TableSchema, new: TableSchema) -> dict[str, str]:
+    """As `match_columns`, as one of several sources has it."""
+    before, after = old.of(source), new.of(source)
+    if before is None or after is None:
+        return {}
+    of_old, of_new = _true_names(old, before), _true_names(new, after)
+    wanted = {part: name for name, part in of_new.items()}
+    held = {part: name for name, part in of_old.items()}
+    matched = match_columns(before, after)
+    return {
+        wanted[name]: held[was] for name, was in matched.items() if name in wanted and was in held
+    }
+
+
+def _true_names(schema: TableSchema, part: TableSchema | None) -> dict[str, str]:
+    """Columns that a part of a schema has too: their names in both."""
+    names = {} if part is None else {column.true_name: column.name for column in part.columns}
+    return {c.name: names[c.true_name] for c in schema.columns if c.true_name in names}
+
+
+def reads_as(old: TableSchema, new: TableSchema) -> bool:
+    """Whether files of `old` give the right rows when they are read by the names of `new`."""
+    matched = match_columns(old, new)
+    types = {c.name: c.type for c in old.columns}
+    return all(
+        matched.get(c.name) == c.name and types[c.name] == c.type
+        if c.name in types
+        else c.name not in matched and c.constant is None
+        for c in new.columns
+    )
+
+
+def conform(rows: pa.Table, old: TableSchema, new: TableSchema) -> pa.Table:
+    """Give rows of one version as rows of another.
+
+    Args:
+        rows: columns of `old`, and any of ours; ``gd_raw``, ``gd_unchanged`` and ``gd_old`` are
+            translated with them, all others pass.
+        old: version of the rows.
+        new: version wanted; the rows are of one source, also where it is over several.
+    """
+    if new.parts and not old.parts:
+        part = new.of(old.source)
+        if part is not None and part.schema_id != old.schema_id:
+            rows, old = conform(rows, old, part), part
+    if old.schema_id == new.schema_id and set(new.names) <= set(rows.column_names):
+        return rows
+    matched = match_columns(old, new)
+    casts: Casts = {}
+    before = {column.name: column for column in old.columns}
+    columns: dict[str, Any] = {
+        name: rows.column(name)
+        for name in rows.column_names
+        if name.startswith("gd_") and name not in {RAW, UNCHANGED, OLD}
+    }
+    for column in new.columns:
+        of = parse_type(column.type)
+        source = matched.get(column.name)
+        if source is None and _is_added(column, old, new):
+            columns[column.name] = _constant(column, of, rows.num_rows, casts)
+            continue
+        if source is None or source not in rows.column_names:
+            columns[column.name] = pa.nulls(rows.num_rows, of)
+            continue
+        was = before[source]
+        columns[column.name] = _converted(rows.column(source), was, column, column.name, casts)
+    back = {before: after for after, before in matched.items()}
+    columns[UNCHANGED] = _rename_list(rows, back)
+    if OLD in rows.column_names:
+        columns[OLD] = _conform_old(rows.column(OLD), before, new, matched, casts)
+    columns[RAW] = _conform_raw(rows, back, casts)
+    return pa.table(columns)
+
+
+def fills_constants(old: TableSchema, new: TableSchema) -> bool:
+    """Whether rows of an older version get the constant of a column that was added."""
+    if old.parts or new.parts:
+        return any(fills_constants(*of) for of in _same_parts(old, new))
+    matched = match_columns(old, new)
+    added = (column for column in new.columns if column.name not in matched)
+    return any(_is_added(column, old, new) for column in added)
+
+
+def _is_added(column: Column, old: TableSchema, new: TableSchema) -> bool:
+    """Whether rows of an older version are from before a column was added, and have its constant."""
+    numbers = [of.number for of in old.columns]
+    return (
+        column.constant is not None
+        and column.number is not None
+        and is_same_table(old, new)
+        and all(number is not None and number < column.number for number in numbers)
+    )
+
+
+def _constant(
+    column: Column,
+    of: pa.DataType,
+    count: int,
+    casts: Casts,
+) -> pa.Array:
+    """The constant in each row; where the column cannot hold it, NULL and its text."""
+    assert column.constant is not None
+    value = value_of(column.constant, of)
+    if value is None:
+        texts = pa.chunked_array([pa.array([column.constant] * count, pa.string())])
+        casts[column.name] = (texts, pa.array([True] * count, pa.bool_()))
+    return pa.array([value] * count, of) if count else pa.nulls(0, of)
+
+
+def _converted(
+    values: pa.ChunkedArray, old: Column, new: Column, name: str, casts: Casts
+) -> pa.ChunkedArray:
+    """Give values of a column their new type; what nobody knows there is NULL, and noted in `casts`."""
+    of = parse_type(new.type)
+    if _is_exact(old, new):
+        return _cast(values, of)
+    casts[name] = (values, pc.is_valid(values.combine_chunks()))
+    return pa.chunked_array([pa.nulls(len(values), of)])
+
+
+def _cast(values: pa.ChunkedArray, of: pa.DataType) -> pa.ChunkedArray:
+    if pa.types.is_decimal(values.type) and pa.types.is_string(of):  # never with an exponent
+        texts = [None if value is None else f"{value:f}" for value in values.to_pylist()]
+        return pa.chunked_array([pa.array(texts, of)])
+    return values if values.type == of else pc.cast(values, of)
+
+
+def _rename_list(rows: pa.Table, back: dict[str, str]) -> pa.ChunkedArray | pa.Array:
+    if UNCHANGED not in rows.column_names:
+        return pa.nulls(rows.num_rows, NAMES_TYPE)
+    column = rows.column(UNCHANGED)
+    if column.null_count == len(column):
+        return pa.nulls(rows.num_rows, NAMES_TYPE)
+    lists = [
+        None if names is None else [back[name] for name in names if name in back] or None
+        for names in column.to_pylist()
+    ]
+    return pa.array(lists, NAMES_TYPE)
+
+
+def _conform_old(
+    old: pa.ChunkedArray,
+    before: Mapping[str, Column],
+    new: TableSchema,
+    matched: dict[str, str],
+    casts: Casts,
+) -> pa.Array:
+    values = old.combine_chunks()
+    fields, arrays = [], []
+    present = {field.name for field in old.type}
+    for column in new.columns:
+        source = matched.get(column.name)
+        if source not in present:
+            continue
+        child = pa.chunked_array([pc.struct_field(values, source)])
+        fields.append(pa.field(column.name, parse_type(column.type)))
+        name = OLD_PREFIX + column.name
+        arrays.append(_converted(child, before[str(source)], column, name, casts).combine_chunks())
+    if not fields:
+        return pa.nulls(len(values), pa.struct([]))
+    return pa.StructArray.from_arrays(arrays, fields=fields, mask=pc.is_null(values))
+
+
+def _conform_raw(rows: pa.Table, back: dict[str, str], casts: Casts) -> pa.Array:
+    given = rows.column(RAW) if RAW in rows.column_names else pa.nulls(rows.num_rows, RAW_TYPE)
+    if given.null_count == rows.num_rows and not casts:
+        return pa.nulls(rows.num_rows, RAW_TYPE)
+    rename = _raw_renamer(back)
+    maps = [
+        None if pairs is None else dict(p for p in map(rename, pairs) if p is not None)
+        for pairs in given.to_pylist()
+    ]
+    for name, (values, lost) in casts.items():
+        for index in pc.indices_nonzero(lost).to_pylist():
+            held = maps[index] = dict(maps[index] or {})
+            held[name] = text_of(values[index].as_py(), values.type)
+    return pa.array([None if not m else list(m.items()) for m in maps], RAW_TYPE)
+
+
+def _raw_renamer(back: dict[str, str]) -> Callable[[tuple[str, str]], tuple[str, str] | None]:
+    def rename(pair: tuple[str, str]) -> tuple[str, str] | None:
+        key, text = pair
+        if key in back:
+            return back[key], text
+        name = key.removeprefix(OLD_PREFIX)
+        return (OLD_PREFIX + back[name], text) if key != name and name in back else None
+
+    return rename

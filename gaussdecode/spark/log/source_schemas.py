@@ -1,0 +1,162 @@
+"""One schema of a table over several sources, and whether there can be one.
+
+Inside of a source a column is known by its attribute number, which says nothing on another one. So each
+source's version is followed by number, and what these versions call alike is one column of the table. One
+that a source lacks is NULL in its rows. Whole numbers of several widths are held in the widest. Pure.
+
+What cannot be one table is said, and nothing is guessed: other types, other keys, and a column that was
+renamed on some sources only. That may come right again: it is judged by what has landed up to an entry.
+"""
+
+import dataclasses
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from gaussdecode.model.names import safe_columns
+from gaussdecode.model.seal import canonical_json
+from gaussdecode.model.title import split_title
+from gaussdecode.spark.log.schema import Column, TableSchema, match_columns, why_unknown
+
+WHOLE_NUMBERS: Final = ("int16", "int32", "int64")
+"""Types that hold each other, the widest last."""
+_SHOWN: Final = "and change a row of it there, so that the stream shows it"
+
+Names = dict[str, str]
+
+
+class DiffersError(Exception):
+    """Versions of several sources cannot be one table; the text says why."""
+
+
+def joined(versions: Mapping[str, TableSchema], before: TableSchema | None = None) -> TableSchema:
+    """Make one schema of what several sources have.
+
+    Args:
+        versions: of each source that has the table, by its name.
+        before: the schema that they had together before; its columns go before new ones.
+
+    Raises:
+        DiffersError: they cannot be one table.
+    """
+    parts = tuple(versions[source] for source in sorted(versions))
+    key = _common_key(versions)
+    columns: dict[str, dict[str, Column]] = {}
+    for called in _called_now(versions, before):
+        columns.update((name, {}) for name in called.values())
+    for part in parts:
+        for column in part.columns:
+            columns.setdefault(column.true_name, {})[str(part.source)] = column
+    landed = dict(zip(columns, safe_columns(list(columns)), strict=True))
+    schema = TableSchema(
+        "",
+        parts[0].title,
+        parts[0].name,
+        0,
+        tuple(landed[name] for name in key),
+        tuple(_column(name, landed[name], of) for name, of in columns.items()),
+        has_source=True,
+        parts=parts,
+    )
+    content = canonical_json(record_of(schema))
+    return dataclasses.replace(schema, schema_id=hashlib.sha256(content).hexdigest()[:16])
+
+
+def record_of(schema: TableSchema) -> dict[str, Any]:  # Any: JSON
+    """What a target keeps of a schema over several sources, beside its parts."""
+    namespace, name = split_title(schema.title)
+    true_names = {column.name: column.true_name for column in schema.columns}
+    return {
+        "schema": namespace,
+        "name": name,
+        "oid": 0,
+        "key": [true_names[name] for name in schema.key] or None,
+        "has_source": True,
+        "versions": {part.source: part.schema_id for part in schema.parts},
+        "columns": [
+            {
+                "name": c.true_name,
+                "landed": c.name,
+                "arrow": c.type,
+                "identity": c.identity,
+                "type": c.server_type,
+                "type_modifier": c.modifier,
+            }
+            for c in schema.columns
+        ],
+    }
+
+
+def _column(name: str, landed: str, members: Mapping[str, Column]) -> Column:
+    is_sent = any(column.identity for column in members.values())
+    of = _type(name, members)
+    typed = {(c.server_type, c.modifier) for c in members.values() if c.type == of}
+    server_type, modifier = typed.pop() if len(typed) == 1 else ("", -1)
+    return Column(landed, of, None, is_sent, name, server_type, modifier)
+
+
+def _type(name: str, members: Mapping[str, Column]) -> str:
+    types = {column.type for column in members.values()}
+    if len(types) == 1:
+        return types.pop()
+    if types <= set(WHOLE_NUMBERS):
+        return max(types, key=WHOLE_NUMBERS.index)
+    told = ", ".join(f"{column.type} on source {source}" for source, column in members.items())
+    raise DiffersError(
+        f"column {name!r} has types that no column of one table holds alike: {told}. Give it the same type "
+        f"on all of them, {_SHOWN}"
+    )
+
+
+def _common_key(versions: Mapping[str, TableSchema]) -> Sequence[str]:
+    keys = {source: _key_of(version) for source, version in versions.items()}
+    (first, key), *others = keys.items()
+    for source, other in others:
+        if set(other) != set(key):
+            raise DiffersError(
+                f"rows of source {first} are told apart by {_spelled(key)}, those of source {source} by "
+                f"{_spelled(other)}. Give the table the same key on all of them, {_SHOWN}"
+            )
+    return key
+
+
+def _key_of(version: TableSchema) -> tuple[str, ...]:
+    names = {column.name: column.true_name for column in version.columns}
+    return tuple(names[name] for name in version.key)
+
+
+def _spelled(key: Sequence[str]) -> str:
+    return f"key ({', '.join(key)})" if key else "no key"
+
+
+def _called_now(versions: Mapping[str, TableSchema], before: TableSchema | None) -> list[Names]:
+    """What each column of before is called now, by each source that has it still; true names."""
+    if before is None:
+        return []
+    now = {str(part.source): _names_now(part, versions) for part in before.parts}
+    found = []
+    for column in before.columns:
+        called = {
+            source: names[column.true_name]
+            for source, names in now.items()
+            if column.true_name in names
+        }
+        if len(set(called.values())) > 1:
+            told = ", ".join(f"{name!r} on source {source}" for source, name in called.items())
+            raise DiffersError(
+                f"column {column.true_name!r} was renamed on some sources only: it is {told}. Rename it on all "
+                f"of them, {_SHOWN}"
+            )
+        found.append(called)
+    return found
+
+
+def _names_now(part: TableSchema, versions: Mapping[str, TableSchema]) -> Names:
+    """True names that columns of a version have in the newer one of its source, by those they had."""
+    version = versions[str(part.source)]
+    if why_unknown(part, version) is not None:  # nothing is left of the rows before
+        return {}
+    before = {column.name: column.true_name for column in part.columns}
+    after = {column.name: column.true_name for column in version.columns}
+    matched = match_columns(part, version)
+    return {before[was]: after[name] for name, was in matched.items()}

@@ -1,0 +1,1 @@
+"""What keeps a target small, and compares it with its source."""

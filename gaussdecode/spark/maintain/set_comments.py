@@ -1,0 +1,191 @@
+"""Set the comments of a target's tables to those of the source's.
+
+The stream carries no comments, so whoever calls has asked the database. Rows and positions stay what they are, and a
+table that says what it should gets no commit.
+"""
+
+import contextlib
+import dataclasses
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from gaussdecode.errors import LandingError, TargetBusyError
+from gaussdecode.spark.catalogs.announce import announce_newest
+from gaussdecode.spark.log.landing import Landing
+from gaussdecode.spark.log.schema import TableSchema
+from gaussdecode.spark.target.comments import (
+    Changed,
+    Comments,
+    Described,
+    difference,
+    removed,
+    wanted,
+)
+from gaussdecode.spark.target.formats import ICEBERG
+from gaussdecode.spark.target.layout import comment
+from gaussdecode.spark.target.store import Target
+from gaussdecode.spark.target.table_log import BEGINS
+
+_PAUSE_SECONDS: Final = 0.1
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of one table.
+
+    Attributes:
+        table: ``schema.name``.
+        of: ``current``, ``history`` or ``changelog``.
+        name: in SQL, or its place.
+        is_table_changed: the table's own comment is another one now.
+        columns: whose comment is another one now, in order.
+        removed: of them, those that have none any more.
+        left: why its comments were left as they are; None where they were compared.
+        is_failed: that was a mistake, not the way things are.
+    """
+
+    table: str
+    of: str
+    name: str
+    is_table_changed: bool = False
+    columns: Sequence[str] = ()
+    removed: Sequence[str] = ()
+    left: str | None = None
+    is_failed: bool = False
+
+    @property
+    def is_changed(self) -> bool:
+        """Anything is another one now."""
+        return self.is_table_changed or bool(self.columns)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CommentRun:
+    """One run over the tables of a target.
+
+    Attributes:
+        landing: it is made from.
+        store: the target.
+        wait: seconds, at most, for another writer to end.
+        is_dry: nothing is changed, only said.
+    """
+
+    landing: Landing
+    store: Target
+    wait: float = 60.0
+    is_dry: bool = False
+
+    def run(self, tables: Mapping[str, str], described: Mapping[str, Described]) -> list[Outcome]:
+        """Set what differs.
+
+        Args:
+            tables: titles, by directory.
+            described: what the database says, by title.
+
+        Raises:
+            TargetBusyError: another writer does not end.
+        """
+        found = [
+            self._outcome(table, title, described.get(title))
+            for directory, title in tables.items()
+            for table in self._tables(directory)
+        ]
+        if self.store.format == ICEBERG and any(of.is_changed for of in found) and not self.is_dry:
+            with _alone(self.store, self.wait):
+                announce_newest(self.store)
+        return found
+
+    def _tables(self, directory: str) -> "list[DeltaComments]":
+        there = self.store.log(directory).folders()
+        return [DeltaComments(self.store, directory, of) for of in BEGINS if of in there]
+
+    def _outcome(self, table: "DeltaComments", title: str, here: Described | None) -> Outcome:
+        found = Outcome(table=title, of=table.of, name=table.name)
+        if here is None:
+            return dataclasses.replace(found, left="the source has no such table")
+        try:
+            changed = self._difference(table, here)
+            if changed and not self.is_dry:
+                with _alone(self.store, self.wait):  # and looked at again, now that nobody writes
+                    changed = self._difference(table, here)
+                    if changed:
+                        table.set_comments(changed)
+        except TargetBusyError:
+            raise
+        except LandingError as error:
+            return dataclasses.replace(found, left=str(error), is_failed=True)
+        return dataclasses.replace(
+            found,
+            is_table_changed=changed.table is not None,
+            columns=tuple(changed.columns),
+            removed=tuple(removed(changed)),
+        )
+
+    def _difference(self, table: "DeltaComments", here: Described) -> Changed:
+        schema = table.schema()
+        to_be = wanted(schema, here, BEGINS[table.of] + comment(schema, self.landing))
+        return difference(table.comments(), to_be)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DeltaComments:
+    """Comments of a Delta table of a target.
+
+    Attributes:
+        store: the target.
+        directory: of the table.
+        of: ``current``, ``history`` or ``changelog``.
+    """
+
+    store: Target
+    directory: str
+    of: str
+
+    @property
+    def name(self) -> str:
+        """Its place."""
+        return str(self.store.table_root(self.directory) / self.of)
+
+    def schema(self) -> TableSchema:
+        """Of its rows.
+
+        Raises:
+            LandingError: it is gone.
+        """
+        version = self.store.newest(self.directory)
+        if version is None:
+            raise LandingError(f"{self.name} is gone; restore it")
+        return self.store.schema(self.directory, version.schema_id)
+
+    def comments(self) -> Comments:
+        """Those it has."""
+        return self.store.log(self.directory).comments(self.of)
+
+    def set_comments(self, changed: Changed) -> None:
+        """Change some.
+
+        Raises:
+            LandingError: another writer was quicker.
+        """
+        self.store.log(self.directory).set_comments(self.of, changed)
+
+
+@contextlib.contextmanager
+def _alone(store: Target, seconds: float) -> Iterator[None]:
+    """Keep other writers out, once the one that is at work has ended.
+
+    Raises:
+        TargetBusyError: it did not within so many seconds.
+    """
+    deadline = time.monotonic() + seconds
+    with contextlib.ExitStack() as held:
+        while True:
+            try:
+                held.enter_context(store.locked())
+                break
+            except TargetBusyError:
+                if time.monotonic() >= deadline:
+                    raise
+                time.sleep(_PAUSE_SECONDS)
+        yield

@@ -1,0 +1,161 @@
+"""Saying which columns are which, where nobody can know it; see `plan.Stop`.
+
+Given two versions of a table and, for columns that were not there under their name, what they
+were; gives every column of both a number, which is kept in the target and used from then on.
+Refuses what contradicts a number that is known.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Mapping
+
+from gaussdecode.errors import ConfigError
+from gaussdecode.spark.log.landing import Landing
+from gaussdecode.spark.log.schema import TableSchema, why_unknown
+from gaussdecode.spark.target.store import Target
+
+Numbers = dict[str, int]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Question:
+    """What a table stands still for.
+
+    Attributes:
+        table: directory.
+        n: number of the entry that it does not get to; 0 where a reader asks, who goes back.
+        old: version of its rows.
+        new: version of the changes after them.
+        why: nobody knows.
+    """
+
+    table: str
+    n: int
+    old: TableSchema
+    new: TableSchema
+    why: str
+
+
+def question_of(
+    landing: Landing, store: Target, name: str, versions: tuple[str, str] | None = None
+) -> Question:
+    """Find what there is to say of a table.
+
+    Args:
+        landing: that the target is made from.
+        store: the target.
+        name: ``schema.name`` of the table, or its directory.
+        versions: two schema_ids, where the table does not stand still.
+
+    Raises:
+        ConfigError: there is nothing to say, or the target is made from another landing.
+    """
+    store.check_landing(landing)
+    table = landing.find_table(name)
+    database = store.database()
+    stop = None if database is None else database.stopped.get(table)
+    n = 0
+    if versions is None:
+        if stop is None:
+            raise ConfigError(f"{name} does not stand still in {store.root}: nothing is to be said")
+        if not stop["new"] or stop.get("is_suspect"):
+            raise ConfigError(f"{name}: {stop['why']}; only a snapshot of it helps")
+        if not stop["old"]:
+            raise ConfigError(
+                f"{name}: {stop['why']}; to say which columns are which does not help"
+            )
+        versions, n = (stop["old"], stop["new"]), int(stop["n"]) + 1
+    decided = store.decided(table)
+    old, new = (
+        TableSchema.from_record(i, landing.schema_record(table, i), decided.numbers.get(i))
+        for i in versions
+    )
+    why = why_unknown(old, new) or (None if stop is None else stop["why"])
+    if why is None:
+        raise ConfigError(f"{name}: the columns of these versions are known")
+    return Question(table, n, old, new, why)
+
+
+def answer(question: Question, was: Mapping[str, str]) -> dict[str, Numbers]:
+    """Number the columns of both versions.
+
+    Args:
+        question: of `question_of`.
+        was: by name of a new column, the name of the one that it was, empty for none; a column
+            that is not named was the one of its name, if there was one.
+
+    Returns:
+        Numbers by schema_id and name in the files.
+
+    Raises:
+        ConfigError: a name is not there, or is given twice, or the server says otherwise.
+    """
+    old = {column.true_name: column for column in question.old.columns}
+    new = {column.true_name: column for column in question.new.columns}
+    pairs = {name: was.get(name, name if name in old else "") for name in new}
+    _check_names(question.new.title, was, set(old), pairs)
+    known = [c.number for c in (*old.values(), *new.values()) if c.number is not None]
+    fresh = itertools.count(min([0, *known]) - 1, -1)
+    before: Numbers = {}
+    after: Numbers = {}
+    for name, column in new.items():
+        partner = old.get(pairs[name])
+        numbers = {c.number for c in (column, partner) if c is not None and c.number is not None}
+        if len(numbers) > 1:
+            raise ConfigError(
+                f"{question.new.title}: {name!r} was not {pairs[name]!r}: both are known, and differ"
+            )
+        after[name] = numbers.pop() if numbers else next(fresh)
+        if partner is not None:
+            before[partner.true_name] = after[name]
+    for name, column in old.items():
+        if name not in before:
+            before[name] = next(fresh) if column.number is None else column.number
+    shared = {number for name, number in before.items() if name not in pairs.values()}
+    if shared & set(after.values()) or len(set(after.values())) < len(after):
+        raise ConfigError(
+            f"{question.new.title}: a column that is said to be new, or another one, is known to "
+            "have been there; leave it out of --was"
+        )
+    return {
+        question.old.schema_id: {old[name].name: number for name, number in before.items()},
+        question.new.schema_id: {new[name].name: number for name, number in after.items()},
+    }
+
+
+def _check_names(
+    title: str, was: Mapping[str, str], old: set[str], pairs: Mapping[str, str]
+) -> None:
+    for given, known in ((set(was), set(pairs)), ({name for name in was.values() if name}, old)):
+        if not given <= known:
+            raise ConfigError(
+                f"{title} has no column {min(given - known)!r} there; it has: "
+                f"{', '.join(sorted(known))}"
+            )
+    taken = [name for name in pairs.values() if name]
+    twice = sorted({name for name in taken if taken.count(name) > 1})
+    if twice:
+        raise ConfigError(
+            f"{title}: two columns cannot both have been {twice[0]!r}; say of the other one "
+            "what it was, or NAME= for a new one"
+        )
+
+
+def decide(question: Question, store: Target, was: Mapping[str, str]) -> None:
+    """Keep an answer in the target.
+
+    Raises:
+        ConfigError: see `answer`; or one of the versions was given other numbers before.
+    """
+    numbers = answer(question, was)
+    held = store.decided(question.table).numbers
+    for schema_id, found in numbers.items():
+        if schema_id in held and dict(held[schema_id]) != found:
+            raise ConfigError(
+                f"{question.new.title}: version {schema_id} came more than once, and was said to "
+                "be something else; only a snapshot of the table helps"
+            )
+    change = (question.n, question.old.schema_id, question.new.schema_id)
+    if change in store.decided(question.table).changes:
+        raise ConfigError(f"{question.new.title}: that was said before")
+    store.decide(question.table, change, numbers)

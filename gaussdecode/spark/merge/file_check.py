@@ -1,0 +1,37 @@
+"""Tests of data asked of a table that is kept as files, before its version is committed.
+
+When it is asked the files hold every row, those that were in quarantine too. Rows that fail are taken out of them
+afterwards, see `rewrite`.
+"""
+
+from collections.abc import Sequence
+
+from pyspark.sql import SparkSession
+
+from gaussdecode.spark.checks.data_check import Checker, Found, held_rows, rows_since
+from gaussdecode.spark.checks.data_tests import DataTest, Kind
+from gaussdecode.spark.merge.run import Work
+from gaussdecode.spark.query import rows_of
+from gaussdecode.spark.target.store import Target
+
+
+def check_files(
+    spark: SparkSession, store: Target, work: Work, tests: Sequence[DataTest], token: str
+) -> Found:
+    """Ask the tests of a table.
+
+    Raises:
+        ConfigError: a test cannot be asked of it.
+        DataTestError: rows fail a test that stops.
+    """
+    schema, root = work.schema, store.table_root(work.table)
+    assert schema is not None
+    held = () if work.version is None else work.version.quarantine
+    schemas = {i: store.schema(work.table, i) for i in {f.schema_id for f in held}}
+    schemas[schema.schema_id] = schema
+    out = held_rows(spark, root, held, schemas, schema) if held else None
+    files = work.current
+    if out is None and not any(test.kind is Kind.UNIQUE for test in tests):
+        files = [file for file in files if token in file.path]
+    rows = rows_of(spark, store, work.table, schema, files)
+    return Checker(spark, root, schema, tests, token).check(rows_since(rows, work.after, out))

@@ -1,0 +1,810 @@
+"""The plan of an apply: the files of each table since it was last applied.
+
+Given the commit log; promises exactly the files of its entries (or the merged files that
+stand for them), cut into *eras* inside which rows are told apart by the same columns.
+Gaps stop the plan before them unless they are accepted. A table stops, alone, before changes whose
+columns nobody can tell, and before a suspect entry that names it, unless these are accepted; a later
+snapshot of it goes over them, and so does another table under its name. Other suspect entries are reported.
+Rows that a condition chose stand at their position: a plan that does not
+reach that says so.
+"""
+
+import dataclasses
+import datetime as dt
+from collections.abc import Container, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final, Self
+
+from gaussdecode.model.entry import CommitEntry
+from gaussdecode.model.landing import EntryKind, Replacement
+from gaussdecode.model.quarantine import ended_by
+from gaussdecode.spark.log.change_file import (
+    ALL_CSNS,
+    ChangeFile,
+    Numbering,
+    in_order,
+    is_ahead,
+    is_mixed,
+    replaces,
+    since_n,
+    windowed,
+)
+from gaussdecode.spark.log.events import STAMPS, Reset
+from gaussdecode.spark.log.landing import Landing, data_kinds
+from gaussdecode.spark.log.place import Place
+from gaussdecode.spark.log.row_probe import first_row, rows_of_op
+from gaussdecode.spark.log.schema import TableSchema, is_same_table, why_inexact, why_unknown
+from gaussdecode.spark.log.source_schemas import DiffersError, joined
+from gaussdecode.spark.target.decided import Decided, Stop
+
+SYSTEM_TABLES: Final = frozenset({"gd_transactions", "gd_messages"})
+UNTOLD: Final = (
+    "rows of it were updated or deleted, and the stream does not say which, because the table has no "
+    "replica identity. Give it a key or ALTER TABLE ... REPLICA IDENTITY FULL"
+)
+MIXED: Final = (
+    "an early version landed its rows under several schemas in files that overlap, and which schema came "
+    "last is not told. Have a snapshot of it: gaussdecode snapshot"
+)
+_LANDED_STAMPS: Final = tuple(name for name in STAMPS if name != "gd_n")
+
+
+@dataclasses.dataclass(slots=True)
+class Era:
+    """Files under schemas that tell rows apart in the same way.
+
+    Attributes:
+        schema: the last of them; rows are conformed to it.
+        schemas: all of them, by id.
+        files: in order of position.
+        resets: in order of position.
+    """
+
+    schema: TableSchema
+    schemas: dict[str, TableSchema]
+    files: list[ChangeFile]
+    resets: list[Reset]
+
+    @property
+    def may_move_unsent(self) -> bool:
+        """Some update may change a key and leave out a value."""
+        return any(f.file.has_key_change for f in self.files) and any(
+            f.file.has_unchanged for f in self.files
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Doubt:
+    """A suspect entry names a table.
+
+    Attributes:
+        n: of the entry.
+        why: in words.
+        oid: of the table that has its name since, where that is another one; else 0.
+        comes_whole: all rows of that one are in the stream.
+        source: that changed its rows, where there are several; None for the only one.
+    """
+
+    n: int
+    why: str
+    oid: int = 0
+    comes_whole: bool = False
+    source: str | None = None
+
+    @classmethod
+    def of(cls, entry: CommitEntry, table: str) -> "Doubt":
+        """Read it from an entry."""
+        said = entry.extra.get("changes", {}).get(table, {})
+        why = said.get("text") or entry.extra.get("text", "")
+        return cls(
+            entry.n,
+            str(why),
+            int(said.get("oid") or 0),
+            bool(said.get("comes_whole")),
+            entry.extra.get("source"),
+        )
+
+
+@dataclasses.dataclass(slots=True)
+class TablePlan:
+    """What is new for one table.
+
+    Attributes:
+        table: directory.
+        to: it is brought up to this entry.
+        eras: in order; none when nothing changed.
+        ignore_through: epoch and position that a snapshot already covers, or None.
+        stop: why it goes no further, or None.
+        passed: files that a snapshot goes over unread; for the changelog only.
+        since: for a table that is new: its changes are known after this entry.
+        parts: of several sources, what is new on each, by its name; then there are no eras here.
+        schema: of these parts together.
+    """
+
+    table: str
+    to: int
+    eras: list[Era]
+    ignore_through: tuple[int, ...] | None
+    stop: Stop | None = None
+    passed: list[ChangeFile] = dataclasses.field(default_factory=list)
+    since: int = -1
+    parts: dict[str, "TablePlan"] = dataclasses.field(default_factory=dict)
+    schema: TableSchema | None = None
+
+    @property
+    def changed(self) -> dict[str | None, "TablePlan"]:
+        """What is merged by itself, by source: the parts that have something new, or all of it."""
+        found = self.parts.items() if self.parts else [(None, self)]
+        return {source: part for source, part in found if part.eras}
+
+
+@dataclasses.dataclass(slots=True)
+class Plan:
+    """What is new.
+
+    Attributes:
+        to: everything up to this entry is in it.
+        tables: by directory, those with changes.
+        gap: number of a gap entry that stopped it, or None.
+        early: number of the first snapshot entry in it of which a condition chose the rows, where it does
+            not reach their position; None for none.
+        accepted_gaps: numbers of gap entries it goes over.
+        suspects: numbers of suspect entries in it.
+        doubts: those that name a table, by directory, where they are not accepted.
+        quarantined: number of the entry at which a table stopped, by directory; after it
+            nothing of the table is in the plan, until a snapshot of it.
+        commit_time: of the newest transaction in it.
+        position: of the source after it: epoch, LSN and CSN; None when nothing is new.
+        part: it has of entry `to` + 1 what is up to this CSN; None for nothing.
+    """
+
+    to: int
+    tables: dict[str, TablePlan] = dataclasses.field(default_factory=dict)
+    gap: int | None = None
+    early: int | None = None
+    accepted_gaps: list[int] = dataclasses.field(default_factory=list)
+    suspects: list[int] = dataclasses.field(default_factory=list)
+    doubts: dict[str, list[Doubt]] = dataclasses.field(default_factory=dict)
+    quarantined: dict[str, int] = dataclasses.field(default_factory=dict)
+    commit_time: dt.datetime | None = None
+    position: tuple[int, int, int | None] | None = None
+    part: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Applied:
+    """How far a table is.
+
+    Attributes:
+        n: applied up to this entry; -1 for nothing.
+        schema: of its rows, or None.
+        ignore_through: from an earlier snapshot.
+        decided: what somebody said of its columns.
+        is_stopped: it stands still before entry n + 1.
+        part: of entry n + 1 it has what is up to this CSN; 0 for nothing.
+        ignored: `ignore_through` of each of several sources.
+    """
+
+    n: int = -1
+    schema: TableSchema | None = None
+    ignore_through: tuple[int, ...] | None = None
+    decided: Decided = dataclasses.field(default_factory=Decided)
+    is_stopped: bool = False
+    part: int = 0
+    ignored: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
+
+    def of(self, source: str) -> Self:
+        """The same of one of several sources."""
+        schema = None if self.schema is None else self.schema.of(source)
+        return dataclasses.replace(self, schema=schema, ignore_through=self.ignored.get(source))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class AllBut:
+    """All tables, or some, without those that are left out.
+
+    Attributes:
+        left_out: directories.
+        only: as of `make_plan`.
+    """
+
+    left_out: Container[str]
+    only: Container[str] | None = None
+
+    def __contains__(self, table: object) -> bool:
+        """Whether a table is one of them."""
+        return table not in self.left_out and (self.only is None or table in self.only)
+
+
+def unmoved(
+    landing: Landing, stops: Mapping[str, Stop], decided: Mapping[str, Decided], after: int, to: int,
+    *, accept_suspects: bool = False,
+) -> set[str]:  # fmt: skip
+    """Tables that stand still and would do so after another look at what they lack.
+
+    What ends a stop is a snapshot, a change with another schema, or what an operator says.
+
+    Args:
+        landing: to read from.
+        stops: of the tables that stand still.
+        decided: what was said of their columns by now.
+        after: entry up to which the stops were found.
+        to: entry to go to.
+        accept_suspects: see `make_plan`.
+    """
+    found = {
+        table: frozenset(stop.seen or ())
+        for table, stop in stops.items()
+        if not stop.may_move(decided[table], landing.first_n, accept_suspects=accept_suspects)
+    }
+    if not found:
+        return set()
+    for entry in landing.entries(max(after + 1, landing.first_n), min(to + 1, landing.last_n)):
+        moved = {
+            file.table for file in entry.files if file.schema_id not in found.get(file.table, ())
+        }
+        if entry.kind is EntryKind.SNAPSHOT:
+            moved |= {*entry.extra.get("snapshot", {}).get("tables", {})}
+            moved |= {file.table for file in entry.files}
+        for table in moved & found.keys():
+            del found[table]
+    return set(found)
+
+
+def make_plan(
+    landing: Landing,
+    applied: Mapping[str, Applied],
+    start: int,
+    to: int,
+    *,
+    only: Container[str] | None = None,
+    accept_gaps: bool = False,
+    accept_suspects: bool = False,
+    quarantined: Mapping[str, int] | None = None,
+    part: int | None = None,
+) -> Plan:
+    """Read the log and plan.
+
+    Args:
+        landing: to read from.
+        applied: per known table, how far it is.
+        start: entry that tables not in `applied` are complete up to; -1 for nothing.
+        to: entry to go to.
+        only: directories of the tables wanted; None for all.
+        accept_gaps: go over gap entries and over what retention has taken.
+        accept_suspects: go over suspect entries that name a table.
+        quarantined: tables that had stopped by `start`.
+        part: go on to this CSN in entry `to` + 1; None to end with entry `to`.
+
+    Raises:
+        LandingError: an entry is missing or damaged.
+    """
+    plan = Plan(to, quarantined=dict(quarantined or {}))
+    first = _first(landing, applied, start, only)
+    if accept_gaps and first + 1 < landing.first_n:
+        plan.accepted_gaps.append(landing.first_n - 1)
+        first = landing.first_n - 1
+    files: dict[str, list[ChangeFile]] = {}
+    numbering: list[tuple[int, int, int]] = []
+    compacts: list[CommitEntry] = []
+    chosen: list[ChangeFile] = []
+    reached: CommitEntry | None = None
+    for entry in landing.entries(first + 1, landing.last_n):
+        if entry.kind is EntryKind.COMPACT:
+            compacts.append(entry)
+        if not _is_planned(plan, entry, accept_gaps=accept_gaps):
+            continue
+        _note(plan, entry, landing)
+        if not accept_suspects:
+            _note_doubts(plan, entry, applied, start, only)
+        reached = entry
+        where = landing.position(entry)
+        numbering.append((entry.n, where.epoch, where.lsn))
+        for table, found in _files_of(landing, entry, only).items():
+            if table in plan.quarantined:
+                continue  # a snapshot brings it anew
+            if entry.n > (applied[table].n if table in applied else start):
+                chosen += [change for change in found if change.is_chosen]
+                held = applied.get(table, Applied())
+                after = held.part if entry.n == held.n + 1 else 0
+                files.setdefault(table, []).extend(windowed(landing, found, after, ALL_CSNS))
+    plan.early = min((of.n for of in chosen if is_ahead(landing, of, reached)), default=None)
+    if part is not None and plan.gap is None and plan.to == to:
+        _add_part(landing, plan, applied, files, part, only)
+    if landing.source_order[1] == "gd_lsn" and not landing.has_several:
+        files = merge_files(landing.root, files, compacts, tuple(numbering), plan.doubts)
+    for table in sorted({*files, *(plan.doubts.keys() & applied.keys())}):
+        state = applied.get(table, Applied())
+        doubts = plan.doubts.get(table, ())
+        make = plan_sources if landing.has_several else plan_table
+        lacked = files.get(table, [])
+        planned = make(landing, table, lacked, state, plan.to, doubts)
+        if planned.stop is not None:
+            seen = tuple(sorted({change.file.schema_id for change in lacked}))
+            decided = len(state.decided.changes)
+            planned.stop = dataclasses.replace(planned.stop, seen=seen, decided=decided)
+        if planned.changed or planned.stop is not None:
+            plan.tables[table] = planned
+    return plan
+
+
+def _add_part(
+    landing: Landing,
+    plan: Plan,
+    applied: Mapping[str, Applied],
+    files: dict[str, list[ChangeFile]],
+    csn: int,
+    only: Container[str] | None,
+) -> None:
+    """Take of the entry after the last one what is up to a CSN."""
+    entry = landing.entry(plan.to + 1)
+    epoch = landing.position(entry).epoch
+    for table, found in _files_of(landing, entry, only).items():
+        held = applied.get(table, Applied())
+        if table in plan.quarantined or held.n >= entry.n:
+            continue
+        after = held.part if entry.n == held.n + 1 else 0
+        taken = windowed(landing, found, after, csn)
+        if taken:
+            files.setdefault(table, []).extend(taken)
+    plan.part = csn
+    lsn = 0 if plan.position is None else plan.position[1]
+    plan.position = (epoch, lsn, csn)
+
+
+def _first(
+    landing: Landing, applied: Mapping[str, Applied], start: int, only: Container[str] | None
+) -> int:
+    """Entry up to which all wanted tables are complete."""
+    held = landing.first_n - 1  # a table that stands still does not keep others from going on
+    known = (
+        max(state.n, held) if state.is_stopped else state.n
+        for name, state in applied.items()
+        if _is_wanted(name, only)
+    )
+    return min([start, *known])
+
+
+def _is_planned(plan: Plan, entry: CommitEntry, *, accept_gaps: bool) -> bool:
+    """Whether the plan reaches an entry; a gap ends it before."""
+    if entry.n > plan.to:
+        return False
+    if entry.kind is EntryKind.GAP and not accept_gaps:
+        plan.gap, plan.to = entry.n, entry.n - 1
+        return False
+    return True
+
+
+def _is_wanted(table: str, only: Container[str] | None) -> bool:
+    return table not in SYSTEM_TABLES and (only is None or table in only)
+
+
+def _note(plan: Plan, entry: CommitEntry, landing: Landing) -> None:
+    if entry.kind is EntryKind.GAP:
+        plan.accepted_gaps.append(entry.n)
+    if entry.kind is EntryKind.SUSPECT:
+        plan.suspects.append(entry.n)
+    if entry.kind is EntryKind.QUARANTINE:
+        for table in entry.extra["tables"]:
+            plan.quarantined.setdefault(table, entry.n)
+    for table in ended_by(entry):
+        plan.quarantined.pop(table, None)
+    if entry.commit_time is not None:
+        plan.commit_time = max(plan.commit_time or entry.commit_time, entry.commit_time)
+    where = landing.position(entry)
+    plan.position = (where.epoch, where.lsn, where.csn)
+
+
+def _note_doubts(
+    plan: Plan,
+    entry: CommitEntry,
+    applied: Mapping[str, Applied],
+    start: int,
+    only: Container[str] | None,
+) -> None:
+    """Take down which tables a suspect entry names; one that may mean any table names none."""
+    if entry.kind is not EntryKind.SUSPECT or entry.extra.get("is_any_table", True):
+        return
+    for table in entry.extra.get("tables", ()):
+        known = applied[table].n if table in applied else start
+        if entry.n > known and _is_wanted(table, only):
+            plan.doubts.setdefault(table, []).append(Doubt.of(entry, table))
+
+
+def _files_of(
+    landing: Landing, entry: CommitEntry, only: Container[str] | None
+) -> dict[str, list[ChangeFile]]:
+    found: dict[str, list[ChangeFile]] = {}
+    if not data_kinds(entry):
+        return found
+    for file in entry.files:
+        if _is_wanted(file.table, only):
+            change = ChangeFile(
+                entry.n, entry.n, replaces(entry, file.table), file,
+                epoch=landing.position(entry, file.source).epoch,
+                since_n=since_n(entry, file.table),
+                is_mixed=not entry.is_in_order and is_mixed(landing, file, entry.files),
+            )  # fmt: skip
+            found.setdefault(file.table, []).append(change)
+    return found
+
+
+def merge_files(
+    root: Place,
+    files: dict[str, list[ChangeFile]],
+    compacts: list[CommitEntry],
+    numbering: Numbering,
+    doubts: Mapping[str, Sequence[Doubt]] = MappingProxyType({}),
+) -> dict[str, list[ChangeFile]]:
+    """Take merged files in place of those they replace, where all of these are wanted."""
+    by_path = {change.file.path: change for found in files.values() for change in found}
+    merged: dict[str, ChangeFile] = {}
+    for entry in compacts:
+        described = {file.path: file for file in entry.files}
+        for item in entry.replaced:
+            if not all(path in by_path for path in item.replaced):
+                continue
+            merged_file = described[item.path]
+            table = merged_file.table
+            if _is_parted(files[table], item, merged_file.schema_id, doubts.get(table, ())):
+                continue
+            if (root / item.path).is_file():
+                span = tuple(x for x in numbering if item.first_n <= x[0] <= item.last_n)
+                change = ChangeFile(
+                    item.first_n,
+                    item.last_n,
+                    False,
+                    merged_file,
+                    span,
+                    epoch=max((x[1] for x in span), default=0),
+                )
+                merged.update(dict.fromkeys(item.replaced, change))
+    return {table: _replaced(found, merged) for table, found in files.items()}
+
+
+def _is_parted(
+    files: list[ChangeFile], item: Replacement, schema_id: str, doubts: Sequence[Doubt]
+) -> bool:
+    """Rows before and after a snapshot, a doubt, or another schema, are not read alike."""
+    return any(item.first_n <= doubt.n <= item.last_n for doubt in doubts) or any(
+        item.first_n <= f.n <= item.last_n and (f.is_snapshot or f.file.schema_id != schema_id)
+        for f in files
+    )
+
+
+def _replaced(files: list[ChangeFile], merged: dict[str, ChangeFile]) -> list[ChangeFile]:
+    result: dict[str, ChangeFile] = {}
+    for change in files:
+        chosen = merged.get(change.file.path, change)
+        result.setdefault(chosen.file.path, chosen)
+    return list(result.values())
+
+
+def plan_table(
+    landing: Landing,
+    table: str,
+    files: list[ChangeFile],
+    state: Applied,
+    to: int,
+    doubts: Sequence[Doubt] = (),
+) -> TablePlan:
+    """Cut the files of a table into eras and find where it was emptied."""
+    ordered = in_order(landing, files)
+    schemas = {
+        change.file.schema_id: TableSchema.from_record(
+            change.file.schema_id,
+            landing.schema_record(table, change.file.schema_id),
+            state.decided.numbers.get(change.file.schema_id),
+        )
+        for change in ordered
+    }
+    plan = TablePlan(table, to, [], state.ignore_through)
+    before = state.schema
+    index = 0
+    left = list(doubts)
+    if state.is_stopped and state.n + 1 < landing.first_n:
+        plan.stop = Stop(state.n, "", "", f"retention has taken its changes after {state.n}")
+        index = _pass_over(landing, plan, ordered, 0, before, schemas, left)
+        before = None
+    while index < len(ordered):
+        change = ordered[index]
+        schema = schemas[change.file.schema_id]
+        left = _open(left, change, schema, before)
+        doubt = _first_of(left, change.n)
+        if doubt is None and _is_covered(landing, plan, change):
+            plan.passed.append(change)
+            index += 1
+            continue
+        why = None if before is None else _why_stopped(before, schema, change, state.decided)
+        old = "" if before is None else before.schema_id
+        if doubt is not None:
+            plan.stop = Stop(doubt.n - 1, old, schema.schema_id, doubt.why, is_suspect=True)
+        elif _is_untold(schema, change):
+            plan.stop = Stop(change.n - 1, old, schema.schema_id, UNTOLD)
+        elif change.is_mixed:
+            plan.stop = Stop(change.n - 1, old, schema.schema_id, MIXED)
+        elif before is not None and why is not None and not change.is_snapshot:
+            plan.stop = Stop(change.n - 1, before.schema_id, schema.schema_id, why)
+        elif before is not None and why is not None:
+            _empty(landing, plan, change, before)
+            before = None
+            continue
+        else:
+            _extend(landing, plan, change, schema, before)
+            before = schema
+            index += 1
+            continue
+        index = _pass_over(landing, plan, ordered, index, before, schemas, left)
+        before = None
+    if plan.stop is None and left and before is not None:
+        plan.stop = Stop(left[0].n - 1, before.schema_id, "", left[0].why, is_suspect=True)
+    for era in plan.eras:
+        era.resets = sorted(era.resets, key=lambda reset: reset.place)
+    if plan.stop is not None:
+        plan.to = plan.stop.n
+    return plan
+
+
+def _open(
+    doubts: list[Doubt], change: ChangeFile, schema: TableSchema, before: TableSchema | None
+) -> list[Doubt]:
+    """Doubts that a file leaves: a snapshot that was begun after one ends it."""
+    is_anew = before is not None and not is_same_table(before, schema)
+
+    def is_ended(doubt: Doubt) -> bool:
+        is_of_it = bool(doubt.oid) and doubt.oid == schema.oid
+        if change.is_snapshot:
+            return change.since_n >= doubt.n or is_of_it
+        return is_anew and is_of_it and doubt.comes_whole
+
+    return [doubt for doubt in doubts if doubt.n >= change.n or not is_ended(doubt)]
+
+
+def _first_of(doubts: Sequence[Doubt], n: int) -> Doubt | None:
+    """The first doubt before an entry."""
+    return next((doubt for doubt in doubts if doubt.n < n), None)
+
+
+def plan_sources(
+    landing: Landing,
+    table: str,
+    files: list[ChangeFile],
+    state: Applied,
+    to: int,
+    doubts: Sequence[Doubt] = (),
+) -> TablePlan:
+    """The same of several sources: of each by itself, as far as they are one table."""
+    parts = _plan_parts(landing, table, files, state, to, doubts)
+    stops = [
+        dataclasses.replace(part.stop, why=f"source {source}: {part.stop.why}")
+        for source, part in parts.items()
+        if part.stop is not None
+    ]
+    stop = min(stops, key=lambda stop: stop.n, default=None)
+    if stop is not None:
+        parts = _plan_parts(landing, table, _until(files, stop.n), state, stop.n, doubts)
+    schema, apart = _follow(parts, state.schema)
+    if apart is not None:
+        stop = apart
+        parts = _plan_parts(landing, table, _until(files, stop.n), state, stop.n, doubts)
+    end = to if stop is None else stop.n
+    return TablePlan(table, end, [], None, stop, parts=parts, schema=schema)
+
+
+def _plan_parts(
+    landing: Landing,
+    table: str,
+    files: Sequence[ChangeFile],
+    state: Applied,
+    to: int,
+    doubts: Sequence[Doubt],
+) -> dict[str, TablePlan]:
+    return {
+        source: plan_table(
+            landing,
+            table,
+            [change for change in files if change.file.source == source],
+            state.of(source),
+            to,
+            [doubt for doubt in doubts if doubt.n <= to and doubt.source in (None, source)],
+        )
+        for source in landing.sources
+    }
+
+
+def _until(files: Sequence[ChangeFile], n: int) -> list[ChangeFile]:
+    return [change for change in files if change.n <= n]
+
+
+def _follow(
+    parts: Mapping[str, TablePlan], before: TableSchema | None
+) -> tuple[TableSchema | None, Stop | None]:
+    """Join the versions of all sources from entry to entry.
+
+    Returns:
+        The last schema that they had together; and where they ended to have one, unless they do at the end.
+    """
+    versions = {} if before is None else {str(part.source): part for part in before.parts}
+    schema, stop = before, None
+    for n, changed in sorted(_changes_of(parts, versions).items()):
+        versions |= changed
+        try:
+            schema, stop = joined(versions, schema), None
+        except DiffersError as error:
+            new = next(iter(changed.values())).schema_id
+            stop = Stop(n - 1 if stop is None else stop.n, "", new, str(error))
+    return schema, stop
+
+
+def _changes_of(
+    parts: Mapping[str, TablePlan], versions: Mapping[str, TableSchema]
+) -> dict[int, dict[str, TableSchema]]:
+    """By entry, the sources that have another version from there on, and which."""
+    found: dict[int, dict[str, TableSchema]] = {}
+    for source, part in parts.items():
+        held = versions.get(source)
+        for era in part.eras:
+            for change in era.files:
+                schema = era.schemas[change.file.schema_id]
+                if held is None or held.schema_id != schema.schema_id:
+                    found.setdefault(change.n, {})[source] = schema
+                held = schema
+    return found
+
+
+def _is_untold(schema: TableSchema, change: ChangeFile) -> bool:
+    """Whether rows change of which the stream does not say which they were.
+
+    PostgreSQL refuses such changes of a published table; GaussDB sends them.
+    """
+    ops = change.file.ops
+    has_changes = bool(ops.get("U") or ops.get("D"))
+    return has_changes and not any(column.identity for column in schema.columns)
+
+
+def _is_covered(landing: Landing, plan: TablePlan, change: ChangeFile) -> bool:
+    """Whether a snapshot of an earlier entry has all that a file says."""
+    if plan.ignore_through is None or change.file.ops.get("R"):
+        return False
+    if landing.source_order[1] != "gd_lsn":
+        return False
+    return (change.epoch, change.file.last.lsn) <= plan.ignore_through
+
+
+def _why_stopped(
+    before: TableSchema, schema: TableSchema, change: ChangeFile, decided: Decided
+) -> str | None:
+    """Why a table cannot go on with a file; None when it can."""
+    why = why_unknown(before, schema) or why_inexact(before, schema)
+    if why is not None or before.schema_id == schema.schema_id:
+        return why
+    is_said = not {before.schema_id, schema.schema_id}.isdisjoint(decided.numbers)
+    is_known = (change.n, before.schema_id, schema.schema_id) in decided.changes
+    if is_said and not is_known and is_same_table(before, schema):
+        return "what was said of its columns holds for another change of them"
+    return None
+
+
+def _pass_over(
+    landing: Landing,
+    plan: TablePlan,
+    ordered: list[ChangeFile],
+    index: int,
+    before: TableSchema | None,
+    schemas: Mapping[str, TableSchema],
+    doubts: list[Doubt],
+) -> int:
+    """Go over files to where the table is empty anyway; else end before them.
+
+    That is the next snapshot of it, or the first change of another table under its name; neither of
+    them leaves a doubt.
+    """
+    for later in range(index, len(ordered)):
+        change = ordered[later]
+        schema = schemas[change.file.schema_id]
+        is_anew = before is not None and not is_same_table(before, schema)
+        if not (change.is_snapshot or is_anew):
+            continue
+        left = _open(doubts, change, schema, before)
+        if _first_of(left, change.n) is None:
+            doubts[:] = left
+            plan.passed += ordered[index:later]
+            plan.stop = None
+            if before is not None:
+                _empty(landing, plan, change, before)
+            return later
+    assert plan.stop is not None
+    _cut(plan, plan.stop.n)
+    return len(ordered)
+
+
+def _empty(landing: Landing, plan: TablePlan, change: ChangeFile, before: TableSchema) -> None:
+    """End all rows under the version they have."""
+    made = _snapshot_reset if change.is_snapshot else _made_anew
+    plan.eras.append(Era(before, {}, [], [made(landing, change)]))
+
+
+def _cut(plan: TablePlan, n: int) -> None:
+    """Leave out what came with later entries than `n`."""
+    for era in plan.eras:
+        era.files = [change for change in era.files if change.n <= n]
+        era.resets = [reset for reset in era.resets if reset.stamps["gd_n"] <= n]
+        used = {change.file.schema_id for change in era.files}
+        era.schemas = {i: schema for i, schema in era.schemas.items() if i in used}
+    plan.eras = [era for era in plan.eras if era.files or era.resets]
+    for era in plan.eras:
+        if era.files:
+            era.schema = era.schemas[era.files[-1].file.schema_id]
+
+
+def _extend(
+    landing: Landing,
+    plan: TablePlan,
+    change: ChangeFile,
+    schema: TableSchema,
+    before: TableSchema | None,
+) -> None:
+    """Add a file, in an era of its own where rows are told apart in another way."""
+    eras, ignore = plan.eras, plan.ignore_through
+    is_after = before is not None and bool(eras)
+    if not is_after or not _is_one_era(eras[-1].schema, schema):
+        eras.append(Era(schema, {}, [], []))
+        if before is not None and not is_same_table(before, schema):
+            eras[-1].resets.append(_made_anew(landing, change))
+    era = eras[-1]
+    era.schema = schema
+    era.schemas[schema.schema_id] = schema
+    era.files.append(dataclasses.replace(change, ignore_through=ignore))
+    if change.file.ops.get("T"):
+        era.resets += [
+            reset
+            for reset in read_truncates(landing, change)
+            if ignore is None or reset.position[:2] > ignore
+        ]
+    if change.is_snapshot:
+        reset = _snapshot_reset(landing, change)
+        if ignore is None or reset.position[:2] > ignore:
+            era.resets.append(reset)
+            plan.ignore_through = reset.position[:2]
+
+
+def _is_one_era(old: TableSchema, new: TableSchema) -> bool:
+    return old.key_shape() == new.key_shape() and is_same_table(old, new)
+
+
+def read_truncates(landing: Landing, change: ChangeFile) -> list[Reset]:
+    """Read the truncate markers of a file."""
+    found = rows_of_op(landing.root / change.file.path, "T", _LANDED_STAMPS)
+    after, until = change.window or (-1, ALL_CSNS)
+    return [
+        _reset(landing, row, number_of(row, change))
+        for row in found
+        if after < (row["gd_csn"] or 0) <= until
+    ]
+
+
+def number_of(row: dict[str, Any], change: ChangeFile) -> int:  # Any: a landed row
+    """Number of the entry that a row came with."""
+    for n, epoch, lsn in change.numbering:
+        if (row["gd_epoch"], row["gd_lsn"]) <= (epoch, lsn):
+            return n
+    return change.n
+
+
+def _reset(landing: Landing, row: dict[str, Any], n: int) -> Reset:  # Any: a landed row
+    position = tuple(row[name] or 0 for name in landing.source_order)
+    return Reset(position, {**row, "gd_n": n})
+
+
+def _first_row(landing: Landing, change: ChangeFile) -> dict[str, Any]:  # Any: a landed row
+    return first_row(landing.root / change.file.path, landing.source_order, _LANDED_STAMPS)
+
+
+def _made_anew(landing: Landing, change: ChangeFile) -> Reset:
+    return _reset(landing, {**_first_row(landing, change), "gd_op": "T"}, change.n)
+
+
+def _snapshot_reset(landing: Landing, change: ChangeFile) -> Reset:
+    """Everything up to the snapshot's position goes; its own rows stand after the reset."""
+    row = {**_first_row(landing, change), "gd_seq": -1, "gd_op": "R"}
+    return _reset(landing, row, change.n)

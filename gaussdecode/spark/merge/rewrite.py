@@ -1,0 +1,158 @@
+"""Files of a target written anew: where their columns are other ones now, or rows of them failed a test.
+
+Readers of Delta Lake read all files of a table by the names and types that it has now. The merge sees to
+that for its rows; closed intervals and changes are written anew here when a column was renamed, retyped or
+made again. Rows in quarantine are taken out of the files of the table, and given back to the next merge.
+"""
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from gaussdecode.errors import LandingError
+from gaussdecode.spark.log.place import Place, read_table
+from gaussdecode.spark.log.schema import (
+    SOURCE,
+    TableSchema,
+    UnknownColumnsError,
+    conform,
+    reads_as,
+)
+from gaussdecode.spark.target.deletion_vectors import ended_rows, is_current, spans, write_added
+from gaussdecode.spark.target.state_file import CURRENT, StateFile, write_state
+
+PLACE: Final = ("gd_op", "gd_epoch", "gd_lsn", "gd_seq")
+"""Columns that tell rows of one source apart, key or none."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ConformTask:
+    """A file of closed intervals or changes that is not as its table is now.
+
+    Attributes:
+        index: number of the table in the run.
+        root: directory of the table.
+        file: to write anew.
+        old: schema that it has.
+        new: schema that it will have.
+        columns: of the new file.
+        token: of the run.
+    """
+
+    index: int
+    root: Place
+    file: StateFile
+    old: TableSchema
+    new: TableSchema
+    columns: pa.Schema
+    token: str
+
+
+def conform_file(task: ConformTask) -> Iterator[str]:
+    """Write a file anew: JSON of the table's number, the path before and the new file."""
+    rows = _conformed(_read(task.root, task.file), task.old, task.new)
+    # A column of old values that has none of the columns of now cannot be written, and says nothing.
+    names = {f.name for f in rows.schema if not pa.types.is_struct(f.type) or f.type.num_fields}
+    fields = [field for field in task.columns if field.name in names]
+    rows = rows.select([field.name for field in fields])
+    struct = pa.schema([_as_held(rows, field) for field in fields])
+    folder = task.file.path.rpartition("/")[0]
+    new = write_state(
+        rows.cast(struct), task.root, f"{folder}/{task.token}-again", task.new.schema_id,
+        partition=task.file.partition,
+    )  # fmt: skip
+    yield json.dumps([task.index, task.file.path, dataclasses.asdict(new)])
+
+
+def _conformed(rows: pa.Table, old: TableSchema, new: TableSchema) -> pa.Table:
+    """Rows as the table has them now; where nobody can match columns, without those of other types."""
+    try:
+        return conform(rows, old, new)
+    except UnknownColumnsError:
+        return rows.drop_columns(list(_other_types(old, new) & set(rows.column_names)))
+
+
+def _as_held(rows: pa.Table, field: pa.Field) -> pa.Field:
+    """A field as it is wanted; of a struct as it is there, whose fields may be fewer."""
+    return rows.schema.field(field.name) if pa.types.is_struct(field.type) else field
+
+
+def is_stale(file: StateFile, old: TableSchema, new: TableSchema) -> bool:
+    """Whether a file read by the names of its table now would give wrong rows.
+
+    Where nobody knows which column is which, rows stay under the names that they had.
+    """
+    try:
+        return file.schema_id != new.schema_id and not reads_as(old, new)
+    except UnknownColumnsError:
+        return bool(_other_types(old, new))
+
+
+def _other_types(old: TableSchema, new: TableSchema) -> set[str]:
+    """Names that are of another type now."""
+    types = {column.name: column.type for column in old.columns}
+    return {c.name for c in new.columns if types.get(c.name, c.type) != c.type}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ParkTask:
+    """A file of the current state, some of whose rows may be in quarantine.
+
+    Attributes:
+        root: directory of the table.
+        file: to look at.
+        quarantine: files with the rows that are.
+        source: of the file's rows; None for the only one.
+        token: of the run.
+    """
+
+    root: Place
+    file: StateFile
+    quarantine: tuple[StateFile, ...]
+    source: str | None
+    token: str
+
+
+def park_rows(task: ParkTask) -> Iterator[str]:
+    """Write a file without its rows in quarantine: JSON of the path before, and the new file or None."""
+    rows = _read(task.root, task.file)
+    kept = is_current((0, rows.num_rows), ended_rows(task.root, task.file))
+    places = rows.select(PLACE).append_column("at", pa.array(np.arange(rows.num_rows)))
+    out = [_places(_read(task.root, file), task.source) for file in task.quarantine]
+    found = places.join(pa.concat_tables(out), list(PLACE), join_type="left semi")
+    named = found.column("at").to_numpy()
+    if not kept[named].any():
+        return
+    kept[named] = False
+    file, new = task.file, None
+    name = f"{CURRENT}/{task.token}-kept"
+    if file.bucket >= 0 and kept.any():
+        left = rows.filter(pa.array(kept))
+        new = write_state(left, task.root, name, file.schema_id, file.bucket, file.partition)
+    elif kept.any():
+        parts = {
+            bucket: rows.slice(start, stop - start).filter(pa.array(kept[start:stop]))
+            for bucket, (start, stop) in spans(task.root / file.path).items()
+        }
+        parts = {bucket: of for bucket, of in parts.items() if of.num_rows}
+        new = write_added(task.root, name, file.schema_id, parts, file.partition)
+    yield json.dumps([file.path, None if new is None else dataclasses.asdict(new)])
+
+
+def _places(rows: pa.Table, source: str | None) -> pa.Table:
+    if source is not None:
+        rows = rows.filter(pc.equal(rows.column(SOURCE), source))
+    return rows.select(PLACE)
+
+
+def _read(root: Place, file: StateFile) -> pa.Table:
+    path = root / file.path
+    try:
+        return read_table(path)
+    except (OSError, pa.ArrowException) as error:
+        raise LandingError(f"{path} cannot be read: {error}; restore the target") from error

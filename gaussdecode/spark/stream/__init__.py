@@ -1,0 +1,1 @@
+"""Landed changes as rows: a DataFrame, and a source of Spark."""

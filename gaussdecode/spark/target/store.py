@@ -1,0 +1,483 @@
+"""The target: tables of Delta Lake made of immutable files, and versions of all of them together.
+
+::
+
+    <target>/target.json                        which landing it belongs to
+    <target>/tables/<table>/current/            a Delta table: its rows
+    <target>/tables/<table>/history/            a Delta table: closed intervals
+    <target>/tables/<table>/changelog/          a Delta table: changes
+    <target>/tables/<table>/quarantine/         a Delta table: rows that failed a test
+    <target>/tables/<table>/*/_iceberg/         what a catalog of Iceberg has of such a table; see `iceberg`
+    <target>/positions/                         a Delta table: which versions of the others belong together
+    <target>/database/<k>.json                  one version of all tables, complete up to entry n
+
+The log of ``current`` decides: its commit says up to which entry the table is, and which versions of
+the other three belong to it. These are committed before; after a kill they are ahead, and the next commit
+takes away what the newest version of ``current`` does not name. Files are never changed and their names
+never used twice. Every step is durable before the next; a crash leaves files that no version names, which
+`vacuum` removes.
+"""
+
+import contextlib
+import dataclasses
+import datetime as dt
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, Self
+
+from gaussdecode.errors import (
+    ConfigError,
+    GaussDecodeError,
+    LandingError,
+    OvertakenError,
+    unreadable,
+)
+from gaussdecode.model.seal import NewerFormatError, check_version
+from gaussdecode.spark.log.landing import Landing
+from gaussdecode.spark.log.offset import Offset
+from gaussdecode.spark.log.place import Given, ObjectPath, Place, names_in, place_of
+from gaussdecode.spark.log.schema import TableSchema
+from gaussdecode.spark.target import local_disk
+from gaussdecode.spark.target.catalog_names import full_pattern
+from gaussdecode.spark.target.decided import Decided
+from gaussdecode.spark.target.durable import make_directory, put_file
+from gaussdecode.spark.target.failpoint import Step, reach
+from gaussdecode.spark.target.formats import DELTA
+from gaussdecode.spark.target.state_file import StateFile, TableVersion
+from gaussdecode.spark.target.table_log import TableLog
+from gaussdecode.spark.target.table_shape import shape_of
+
+VERSION: Final = 1
+LAYOUT: Final = 2
+"""Of a target; the first had tables in a format of its own."""
+_DECIDED: Final = re.compile(r"\d.*\.json")
+_NUMBER: Final = re.compile(r"(\d{20})\.json")
+Json = dict[str, Any]  # decoded JSON
+LOAD: Final = "load"
+"""Below the target while existing rows of tables are loaded; see ``gaussdecode spark snapshot``."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DatabaseVersion:
+    """One version of all tables.
+
+    Attributes:
+        k: its number, from 1.
+        n: all its tables are complete up to this entry.
+        tables: version of each, by directory.
+        is_complete: no table of the landing was left out.
+        epoch: of the source's position at entry n.
+        lsn: of it.
+        csn: of it, or None.
+        commit_time: of the newest transaction, in ISO form, or None.
+        accepted_gaps: gap entries that were gone over by choice.
+        suspects: entries that may be incomplete.
+        quarantined: entry at which a table stopped, by directory.
+        history: tables that are new get history too.
+        changelog: they get a changelog, partitioned by this column; empty for none.
+        vectors: files may have deletion vectors.
+        stopped: by directory, the tables that stand still: fields of `plan.Stop`.
+        created: when.
+        part: of entry n + 1 it has what is up to this CSN; 0 for nothing.
+        hash: of entry n; empty in versions of before it was kept.
+    """
+
+    k: int
+    n: int
+    tables: dict[str, int]
+    is_complete: bool
+    epoch: int = 0
+    lsn: int = 0
+    csn: int | None = None
+    commit_time: str | None = None
+    accepted_gaps: tuple[int, ...] = ()
+    suspects: tuple[int, ...] = ()
+    quarantined: dict[str, int] = dataclasses.field(default_factory=dict)
+    history: bool = False
+    changelog: str = ""
+    vectors: bool = False
+    stopped: dict[str, Json] = dataclasses.field(default_factory=dict)
+    created: str = ""
+    part: int = 0
+    hash: str = ""
+
+    @property
+    def reach(self) -> tuple[int, int]:
+        """How far it is: entries, and the CSN in the one after them."""
+        return (self.n, self.part)
+
+    @classmethod
+    def from_record(cls, record: Json) -> Self:
+        """Read what `dataclasses.asdict` gave."""
+        record = {key: value for key, value in record.items() if key != "version"}
+        record["accepted_gaps"] = tuple(record["accepted_gaps"])
+        record["suspects"] = tuple(record["suspects"])
+        return cls(**record)
+
+
+class Target:
+    """The target below a directory.
+
+    Attributes:
+        root: directory, or URL.
+        landing_id: of the landing it is made from.
+        format: what its tables are to readers, one of `FORMATS`.
+        hides: current tables in a catalog of Iceberg show no columns of ours.
+        catalog: pattern of their names in a catalog, see `catalog`; empty for below `root`.
+    """
+
+    def __init__(self, root: Given) -> None:
+        """Open it.
+
+        Raises:
+            ConfigError: there is no target.
+        """
+        self.root = place_of(root)
+        path = self.root / "target.json"
+        try:
+            record = json.loads(path.read_bytes())
+        except FileNotFoundError:
+            raise ConfigError(f"{self.root} is no target: apply to it first") from None
+        except (OSError, ValueError) as error:
+            raise LandingError(f"{path} cannot be read: {error}") from error
+        _check_version(path, record)
+        if record.get("layout", 1) < LAYOUT:
+            raise ConfigError(
+                f"{self.root} is a target of an earlier version, whose tables were in a format of its own: give "
+                "an empty directory, and apply to it"
+            )
+        _check_version(path, {"version": record["layout"]}, LAYOUT)
+        self.landing_id = str(record["landing_id"])
+        self.format = str(record.get("format", DELTA))
+        self.catalog = str(record.get("catalog", ""))
+        self.hides = bool(record.get("hides", False))
+        self._logs: dict[str, TableLog] = {}
+
+    @classmethod
+    def create(
+        cls,
+        root: Given,
+        landing: Landing,
+        kept_as: str | None = None,
+        catalog: str | None = None,
+        hides: bool = False,
+    ) -> Self:
+        """Open a target, or make one for a landing.
+
+        Args:
+            root: directory, or URL.
+            landing: it is made from.
+            kept_as: one of `FORMATS`; None for what it is, Delta Lake where it is new.
+            catalog: see `catalog.full_pattern`; None for what it is, none where it is new.
+            hides: see there, where it is new.
+
+        Raises:
+            ConfigError: it belongs to another landing, is of another format or in another catalog,
+                or something else is in the directory.
+        """
+        path = place_of(root)
+        pattern = None if catalog is None else full_pattern(catalog)
+        if not (path / "target.json").exists():
+            if any(not _is_ours(name) for name in names_in(path)):
+                raise ConfigError(f"{path} holds something else; give an empty directory")
+            if isinstance(path, ObjectPath):
+                path.store.prove()
+            else:
+                local_disk.prove(path)
+            make_directory(path)
+            record: Json = {"layout": LAYOUT, "landing_id": landing.landing_id}
+            record["format"] = kept_as or DELTA
+            if pattern is not None:
+                record["catalog"] = pattern
+            if hides:
+                record["hides"] = True
+            commit(path / "target.json", record)
+        target = cls(path)
+        if kept_as not in (None, target.format):
+            raise ConfigError(
+                f"{path} is kept as {target.format}, not {kept_as}; give each format its own target"
+            )
+        if pattern not in (None, target.catalog):
+            raise ConfigError(
+                f"the tables of {path} have {f'names in {target.catalog}' if target.catalog else 'no names'}, not "
+                f"names in {pattern}; give each catalog its own target"
+            )
+        if hides and not target.hides:
+            raise ConfigError(
+                f"the tables of {path} were made with technical columns, which they keep: begin a new target"
+            )
+        target.check_landing(landing)
+        return target
+
+    def check_landing(self, landing: Landing) -> None:
+        """See that it is made from a landing, and from the entries that stand in it.
+
+        Raises:
+            ConfigError: it is made from another one.
+            LandingError: it is made from other entries: those of a copy, or of before it was restored.
+        """
+        if self.landing_id != landing.landing_id:
+            raise ConfigError(
+                f"{self.root} was made from another landing (id {self.landing_id}) than "
+                f"{landing.root} (id {landing.landing_id}); give each its own target"
+            )
+        database = self.database()
+        if database is not None:
+            Offset(database.n, self.landing_id, database.hash).check(landing, "a new target")
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other writers of this machine out; numbers that are taken keep out all.
+
+        On a store only the numbers do.
+
+        Raises:
+            ConfigError: the file system of a directory cannot; see `localdisk`.
+            TargetBusyError: one is at work.
+        """
+        if isinstance(self.root, ObjectPath):
+            yield
+            return
+        with local_disk.locked(self.root):
+            local_disk.prove(self.root)
+            yield
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether it is on a store, where nothing but numbers that are taken keeps writers apart."""
+        return isinstance(self.root, ObjectPath)
+
+    def check_loaded(self) -> None:
+        """See that no load of existing rows was broken off.
+
+        Raises:
+            ConfigError: one was; tables that it has not loaded would be without these rows.
+        """
+        if (self.root / LOAD).is_dir():
+            raise ConfigError(
+                f"the existing rows of {self.root} are not all loaded: run gaussdecode spark snapshot "
+                f"again, which goes on where it was, or remove {self.root / LOAD} to go without them"
+            )
+
+    # --- versions --------------------------------------------------------------------------
+
+    def table_root(self, table: str) -> Place:
+        """Directory of a table."""
+        return self.root / "tables" / table
+
+    def tables(self) -> list[str]:
+        """Directories of all tables."""
+        return names_in(self.root / "tables")
+
+    def log(self, table: str) -> TableLog:
+        """The Delta tables of a table."""
+        if table not in self._logs:
+            self._logs[table] = TableLog(self.table_root(table), self.landing_id)
+        return self._logs[table]
+
+    def version(self, table: str, v: int) -> TableVersion:
+        """One version of a table."""
+        return self.log(table).version(v)
+
+    def newest(self, table: str) -> TableVersion | None:
+        """The newest version of a table."""
+        return self.log(table).newest()
+
+    def database_versions(self) -> list[int]:
+        """Numbers of the database's versions, rising."""
+        return _numbers(self.root / "database")
+
+    def database(self, k: int | None = None) -> DatabaseVersion | None:
+        """One version of the database, the newest by default; None when there is none."""
+        found = self.database_versions()
+        if not found:
+            return None
+        number = found[-1] if k is None else k
+        path = self.root / "database" / f"{number:020d}.json"
+        record = read_json(path)
+        try:
+            return DatabaseVersion.from_record(record)
+        except (KeyError, TypeError) as error:
+            raise _newer(path, error) from error
+
+    def database_at(self, n: int, part: int = 0) -> DatabaseVersion | None:
+        """The newest version of the database that is not beyond an entry, and a CSN in the one after it."""
+        for k in reversed(self.database_versions()):
+            found = self.database(k)
+            if found is not None and found.reach <= (n, part):
+                return found
+        return None
+
+    def commit_table(
+        self, table: str, version: TableVersion, *, comment: str = "", with_vectors: bool = False,
+        is_change: bool = True,
+    ) -> None:  # fmt: skip
+        """Make a version of a table; its files are written. See `TableLog.commit`.
+
+        Raises:
+            LandingError: another writer committed this number.
+        """
+        schema = self.schema(table, version.schema_id)
+        shape = shape_of(schema, version.changelog_by, comment, version.partition)
+        self.log(table).commit(version, shape, with_vectors=with_vectors, is_change=is_change)
+
+    def commit_database(self, version: DatabaseVersion) -> None:
+        """Make a version of the database; its tables' versions are committed."""
+        make_directory(self.root / "database")
+        path = self.root / "database" / f"{version.k:020d}.json"
+        commit(path, dataclasses.asdict(version))
+        reach(Step.DATABASE_DURABLE)
+
+    # --- schemas ---------------------------------------------------------------------------
+
+    def keep_schema(self, table: str, schema_id: str, record: Json) -> None:
+        """Copy a schema file of the landing, so that versions can be read without it."""
+        path = self.table_root(table) / "schemas" / f"{schema_id}.json"
+        if path.exists():
+            return
+        make_directory(path.parent)
+        with contextlib.suppress(LandingError):  # the same content, by another writer
+            commit(path, record)
+
+    def schema_records(self, table: str) -> dict[str, Json]:
+        """All schemas of a table that are here, by id."""
+        directory = self.table_root(table) / "schemas"
+        return {n.removesuffix(".json"): read_json(directory / n) for n in names_in(directory)}
+
+    def schema(self, table: str, schema_id: str) -> TableSchema:
+        """A schema of a table."""
+        record = read_json(self.table_root(table) / "schemas" / f"{schema_id}.json")
+        numbers = self.decided(table).numbers.get(schema_id)
+        parts = tuple(self.schema(table, part) for part in record.get("versions", {}).values())
+        return TableSchema.from_record(schema_id, record, numbers, parts)
+
+    def by_source(
+        self, table: str, files: Iterable[StateFile]
+    ) -> dict[str | None, list[StateFile]]:
+        """Files of a table by the source whose rows they have; None for the only one."""
+        sources: dict[str, str | None] = {}
+        found: dict[str | None, list[StateFile]] = {}
+        for file in files:
+            if file.schema_id not in sources:
+                sources[file.schema_id] = self.schema(table, file.schema_id).source
+            found.setdefault(sources[file.schema_id], []).append(file)
+        return found
+
+    def files_of(
+        self, table: str, files: Iterable[StateFile], source: str | None
+    ) -> list[StateFile]:
+        """Those of one source; all of them for None."""
+        return list(files) if source is None else self.by_source(table, files).get(source, [])
+
+    def schema_at(self, database: DatabaseVersion, table: str) -> TableSchema:
+        """The schema of a table in a version of the database."""
+        return self.schema(table, self.version(table, database.tables[table]).schema_id)
+
+    def decided(self, table: str) -> Decided:
+        """What somebody said of a table's columns."""
+        numbers: dict[str, dict[str, int]] = {}
+        changes = set()
+        directory = self.table_root(table) / "columns"
+        for name in names_in(directory):
+            if not _DECIDED.fullmatch(name):
+                continue
+            record = read_json(directory / name)
+            numbers |= record["numbers"]
+            changes.add((int(record["n"]), str(record["old"]), str(record["new"])))
+        return Decided(numbers, frozenset(changes))
+
+    def decide(
+        self, table: str, change: tuple[int, str, str], numbers: Mapping[str, Mapping[str, int]]
+    ) -> None:
+        """Keep what somebody said of a table's columns; see `decided`."""
+        n, old, new = change
+        path = self.table_root(table) / "columns" / f"{n:020d}-{old}-{new}.json"
+        make_directory(path.parent)
+        commit(path, {"n": n, "old": old, "new": new, "numbers": numbers})
+
+    def masks(self, table: str) -> Json | None:
+        """What was kept of a table's masks, see `masks.to_record`; None where it never was decided."""
+        path = self.table_root(table) / "masks.json"
+        return read_json(path) if path.exists() else None
+
+    def keep_masks(self, table: str, record: Json) -> None:
+        """Keep them, before the table has its first version."""
+        make_directory(self.table_root(table))
+        commit(self.table_root(table) / "masks.json", record)
+
+    def find_table(self, name: str) -> str:
+        """Directory of a table, by that name or by ``schema.name``.
+
+        Raises:
+            ConfigError: it was never applied.
+        """
+        tables = self.tables()
+        if name in tables:
+            return name
+        for table in tables:
+            schema = self._newest_schema(table)
+            if schema is not None and schema.title == name:
+                return table
+        raise ConfigError(
+            f"{self.root} has no table {name!r}; it has: {', '.join(tables[:10]) or 'none yet'}"
+        )
+
+    def _newest_schema(self, table: str) -> TableSchema | None:
+        newest = self.newest(table)
+        return None if newest is None else self.schema(table, newest.schema_id)
+
+
+def utc_now() -> str:
+    """Now, in ISO form."""
+    return dt.datetime.now(dt.UTC).isoformat(timespec="microseconds")
+
+
+def commit(path: Place, record: Json) -> None:
+    """Give a new file its content and its name in one step; fail when the name is taken."""
+    content = json.dumps({**record, "version": VERSION}, sort_keys=True).encode()
+    if not put_file(path, content):
+        raise OvertakenError(
+            f"{path} was committed by another writer at the same time; nothing was changed by "
+            "this one, run it again"
+        )
+
+
+def _is_ours(name: str) -> bool:
+    """Whether a name in a directory without ``target.json`` is from a run that died before it."""
+    return name == ".lock" or name.startswith((".target.json.", "probe-", local_disk.PROBE))
+
+
+def _numbers(directory: Place) -> list[int]:
+    found = map(_NUMBER.fullmatch, names_in(directory))
+    return sorted(int(match[1]) for match in found if match)
+
+
+def read_json(path: Place) -> Json:
+    """Read a file of the target.
+
+    Raises:
+        ConfigError: it is gone.
+        LandingError: it is damaged.
+    """
+    try:
+        record: Json = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise ConfigError(f"{path} is gone: vacuum removed that version") from None
+    except (OSError, ValueError) as error:
+        raise LandingError(f"{path} cannot be read: {error}") from error
+    _check_version(path, record)
+    return record
+
+
+def _check_version(path: Place, record: Json, known: int = VERSION) -> None:
+    """Refuse what a newer program wrote."""
+    try:
+        check_version(record, known)
+    except NewerFormatError as error:
+        raise unreadable(path, error, "") from error
+
+
+def _newer(path: Place, error: Exception) -> GaussDecodeError:
+    """The error of a version with fields, or without some, as a newer program writes it."""
+    return unreadable(path, NewerFormatError(f"it cannot be understood: {error}"), "")
