@@ -1,4 +1,4 @@
-"""One apply: plan, passes of map and merge, commit. See `gaussdecode.spark.apply`."""
+"""Run one apply: plan, map and merge passes, commit. See `gaussdecode.spark.apply`."""
 
 import contextlib
 import dataclasses
@@ -6,7 +6,7 @@ import functools
 import json
 import secrets
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from gaussdecode.errors import ConfigError, MirrorError
 from gaussdecode.model.words import counted
@@ -50,34 +50,37 @@ from gaussdecode.spark.target.store import DatabaseVersion, Target, utc_now
 from gaussdecode.spark.target.table_shape import shape_of
 
 Progress = Callable[[str], None]
+_PART_OF_KEYS: Final = 16
+"""With deletion vectors a merge of few changes reads the columns of the key; measured: about a sixteenth."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What to make.
+    """Options of an apply.
 
     Attributes:
-        tables: names; None for all.
-        history: keep closed intervals; of tables that had none so far from now on, and of
-            tables that appear later too.
-        vectors: files may stay where few of their rows are no longer current, which a deletion vector
-            names; readers must know these. From now on, for all tables.
-        changelog: keep changes, partitioned by this column; ``gd_commit_date`` is the date
-            of the commit; None for no changelog where there is none yet.
-        buckets: for new tables; None to choose by size.
-        accept_gaps: go over gap entries, and over what retention has taken; recorded.
-        accept_suspects: go over suspect entries that name a table, in the changes that are new.
-        accept_hidden_truncates: go on though the stream shows no TRUNCATE and no DDL, so
-            that a table which was emptied keeps its rows.
-        format: ``delta`` or ``iceberg``; None for what the target is, Delta Lake where it is new.
-        hides: current tables in a catalog of Iceberg show none of our columns; of a new target.
-        catalog: names of the tables in a catalog of the session, see `catalog.full_pattern`; None
-            for what the target has.
-        masks: of columns, by table and column, see `masks`; of tables that are new; None for none.
-        mask_key: of hashes; of each apply where a table has any.
-        tests: of data, see `datatests`; None for none.
-        layouts: of tables that are new, by name; None for none.
-        sizes: how work is cut.
+        tables: table names; None for all.
+        history: keep closed intervals. A table without them gets them from now on, and so do tables
+            that appear later.
+        vectors: use deletion vectors: a file with few outdated rows stays, and a vector lists these
+            rows. Readers must support vectors. From now on, for all tables.
+        changelog: keep changes, partitioned by this column; ``gd_commit_date`` is the date of the
+            commit; None for no new changelog.
+        buckets: number of buckets of new tables; None to choose it by size.
+        accept_gaps: accept gap entries, and entries that retention removed; recorded in the target.
+        accept_suspects: accept suspect entries that name a table, among the new changes.
+        accept_hidden_truncates: apply although the stream has no TRUNCATE and no DDL, so that a
+            truncated table keeps its rows.
+        format: ``delta`` or ``iceberg``; None for the target's format, or Delta Lake for a new
+            target.
+        hides: hide our columns in current tables of an Iceberg catalog; for a new target.
+        catalog: name pattern in a catalog, see `catalog_names.full_pattern`; None for the target's
+            pattern.
+        masks: masks by table and column, for new tables, see `masks`; None for none.
+        mask_key: key for hashes; needed by each apply if a table has hashes.
+        tests: data tests, see `data_tests`; None for none.
+        layouts: layouts of new tables, by name; None for none.
+        sizes: sizes of tasks and files.
     """
 
     tables: Collection[str] | None = None
@@ -100,27 +103,28 @@ class Options:
 
 @dataclasses.dataclass(slots=True)
 class Summary:
-    """What an apply did.
+    """The result of an apply.
 
     Attributes:
-        from_n: the database was at this entry before; -1 when it was not there.
-        n: it is at this one now.
+        from_n: entry of the database before; -1 if it did not exist.
+        n: entry of the database now.
         last_n: newest entry of the landing.
-        tables: how many have new versions.
-        rows: landed rows read.
-        bytes_read: of landed files and of the state.
-        bytes_written: of new files.
+        tables: number of tables with new versions.
+        rows: number of landed rows that were read.
+        bytes_read: bytes read, of landed files and of the state.
+        bytes_written: bytes of new files.
         stopped_at_gap: number of a gap entry it stopped before, or None.
-        accepted_gaps: gap entries it went over.
-        suspects: entries it passed that may be incomplete.
-        quarantined: entry at which a table stopped, by directory.
-        unmatched: changes that do not fit what the table had, by name of the table; see `merge.Merged`.
-        stopped: in a sentence each, by name, tables that go no further though others do.
-        suspect_tables: names of those of them that stand before a suspect entry.
-        gone: names of those that stay where they are because the source has them no more.
-        tests: what each test found, of the tables that were looked at.
-        part: of entry n + 1 it has what is up to this CSN; 0 for nothing.
-        landing_id: of the landing, whose numbers these are.
+        accepted_gaps: gap entries that it accepted.
+        suspects: entries in it that may be incomplete.
+        quarantined: entry at which a table entered quarantine, by directory.
+        unmatched: number of changes that did not match a table's rows, by table name; see
+            `merge.Merged`.
+        stopped: reason in a sentence, by name, for tables that are stopped while others go on.
+        suspect_tables: stopped tables that are before a suspect entry.
+        gone: stopped tables that the source does not have any more.
+        tests: results of each test, for the tables that were tested.
+        part: CSN up to which entry n + 1 is applied too; 0 for nothing.
+        landing_id: id of the landing that the entry numbers belong to.
     """
 
     from_n: int
@@ -147,8 +151,8 @@ class Summary:
 class Work:
     """One table on its way from entry `after` to a new version, at entry `to`.
 
-    Of several sources there is one for the rows of each that has changes, and in the end one for the table,
-    with `parts`.
+    With several sources there is one for each source with changes, and at the end one for the table, with
+    `parts`.
     """
 
     table: str
@@ -174,7 +178,7 @@ class Work:
 
 
 class Run:
-    """One apply; everything it writes carries its token."""
+    """One apply; all files that it writes carry its token."""
 
     def __init__(
         self, engine: Engine, landing: Landing, store: Target, options: Options, progress: Progress
@@ -198,8 +202,8 @@ class Run:
         """Plan, apply, commit.
 
         Args:
-            to: entry to go to.
-            part: and to this CSN in the one after it; None for nothing of that.
+            to: entry to apply up to.
+            part: CSN to apply up to in the next entry; None for nothing.
         """
         summary, before = self.summary, self.before
         only = self._only()
@@ -233,9 +237,9 @@ class Run:
         self, applied: Mapping[str, Applied], start: int, to: int, only: set[str] | None,
         part: int | None,
     ) -> Plan:  # fmt: skip
-        """Plan up to an entry, or to the one before rows whose position is not reached by then.
+        """Plan up to an entry, or to the one before rows whose position is not reached.
 
-        Older changes of later entries need what these rows stand in place of.
+        Older changes of later entries need the rows that these replace.
         """
         before = self.before
         plan = make_plan(
@@ -258,7 +262,7 @@ class Run:
         return self._plan(applied, start, plan.early - 1, only, None)
 
     def load(self, plan: Plan) -> Summary:
-        """Make first versions of tables, and none of the database: an apply does that."""
+        """Create first versions of tables, but no version of the database: an apply does that."""
         try:
             self._apply_tables(plan, {})
         finally:
@@ -266,11 +270,11 @@ class Run:
         return self.summary
 
     def held(self) -> dict[str, Applied]:
-        """How far the tables are that the target has, by directory."""
+        """How far the target's tables are applied, by directory."""
         return self._applied()
 
     def _tell_stopped(self, stopped: dict[str, Stop]) -> None:
-        """Put tables that go no further into the summary."""
+        """Put stopped tables into the summary."""
         self.stopped, summary = stopped, self.summary
         titles = {self._title(table, stop): stop for table, stop in stopped.items()}
         summary.stopped = {title: of.why for title, of in titles.items() if not of.is_gone}
@@ -278,7 +282,7 @@ class Run:
         summary.suspect_tables = tuple(sorted(t for t, of in titles.items() if of.is_suspect))
 
     def _unmoved(self, to: int) -> set[str]:
-        """Tables that stand still, whose changes need not be read again."""
+        """Stopped tables whose changes need not be read again."""
         before = self.before
         if before is None or not before.is_complete:
             return set()
@@ -294,7 +298,7 @@ class Run:
         return {self.landing.find_table(name) for name in self.options.tables}
 
     def _applied(self) -> dict[str, Applied]:
-        """How far each table is: its newest version may be ahead of the database's."""
+        """How far each table is applied; its newest version may be ahead of the database's."""
         found: dict[str, Applied] = {}
         for table in self.store.tables():
             version = self.store.newest(table)
@@ -315,11 +319,11 @@ class Run:
         return found
 
     def _speaks_for(self, table: str) -> DatabaseVersion | None:
-        """The database's version, unless a table stands still after it."""
+        """The database's version, unless a table is stopped after it."""
         return None if self.before is None or table in self.before.stopped else self.before
 
     def _with_stopped(self, applied: dict[str, Applied]) -> dict[str, Applied]:
-        """Add which tables stand still, and what somebody said of columns."""
+        """Add the stopped tables, and an operator's declarations about columns."""
         stopped = {} if self.before is None else self.before.stopped
         for table in {*applied, *stopped}:
             state = applied.get(table, Applied())
@@ -332,7 +336,7 @@ class Run:
         return applied
 
     def _stopped(self, plan: Plan) -> dict[str, Stop]:
-        """Tables that go no further; one that has nothing new stands where it stood."""
+        """Tables that are stopped; one without new changes stays stopped."""
         stopped = {} if self.before is None else self.before.stopped
         found = {table: Stop(**stop) for table, stop in stopped.items() if table not in plan.tables}
         if self.options.accept_suspects:
@@ -349,17 +353,17 @@ class Run:
         ).title
 
     def _is_whole(self, only: Collection[str] | None) -> bool:
-        """Whether the database's version speaks for all tables that are wanted."""
+        """Whether the database's version covers all wanted tables."""
         assert self.before is not None
         if self.unmoved != self.before.stopped.keys():
             return False
         return self.before.is_complete if only is None else set(only) <= set(self.before.tables)
 
     def _mask(self, table: str, planned: TablePlan) -> None:
-        """See that what is read of a table is masked as its target shows it.
+        """Mask the files of a table's plan by the target's rules.
 
         Raises:
-            ConfigError: its masks are others, cannot be, or need a key.
+            ConfigError: the masks differ from the target's, are not possible, or need a key.
         """
         masks = from_record(
             table, self._kept_masks(table), self.options.mask_key, self.store.landing_id
@@ -379,7 +383,7 @@ class Run:
                     files[at] = dataclasses.replace(change, masks=rules)
 
     def _directory(self, title: str) -> str:
-        """Directory of a table; one whose rows were loaded may not have landed yet.
+        """Directory of a table; a table whose rows were loaded may not have landed yet.
 
         Raises:
             ConfigError: there is no such table.
@@ -392,10 +396,10 @@ class Run:
             raise
 
     def _kept_masks(self, table: str) -> dict[str, Any] | None:  # Any: JSON
-        """What the target keeps of a table's masks; those that are wanted where it is new.
+        """The masks that the target keeps for a table; the wanted ones for a new table.
 
         Raises:
-            ConfigError: others are wanted, or they cannot be.
+            ConfigError: other masks are wanted, or they are not possible.
         """
         kept = self.store.masks(table)
         asked = {self._directory(title): of for title, of in (self.options.masks or {}).items()}
@@ -426,9 +430,7 @@ class Run:
             for work in self._works(table, planned, applied.get(table, Applied()))
         ]
         landed = sum(_landed(era) for work in works for era in work.eras)
-        self.worker = self._for_bytes(
-            landed, sum(file.bytes for work in works for file in work.current)
-        )
+        self.worker = self._for_bytes(landed, sum(self._read_bytes(work) for work in works))
         tables = {work.table: [w for w in works if w.table == work.table] for work in works}
         if self.store.catalog:
             for beside in ("", *FOLDERS[1:]):
@@ -454,7 +456,7 @@ class Run:
                 self.summary.unmatched[title] = known + work.unmatched
 
     def _log_changes(self, works: Sequence[Work]) -> None:
-        """Copy what is new into the changelogs."""
+        """Copy the new changes into the changelogs."""
         planned = [
             ChangelogTask(
                 index,
@@ -475,7 +477,7 @@ class Run:
             self.summary.bytes_written += file.bytes
 
     def _together(self, works: Sequence[Work], plan: Plan) -> Work:
-        """One table of the rows of several sources, those that have no changes too."""
+        """Join the versions of several sources, also of those without changes, into one table."""
         first = works[0]
         schema = plan.tables[first.table].schema
         if schema is None:
@@ -501,7 +503,7 @@ class Run:
         )
 
     def _works(self, table: str, planned: TablePlan, state: Applied) -> list[Work]:
-        """One for each source that has something new; for each of them where rows are in quarantine."""
+        """One `Work` for each source with changes; for each source if rows are in quarantine."""
         works = [self._work(table, planned, state, source) for source in planned.changed]
         if not works or planned.schema is None or works[0].version is None:
             return works
@@ -562,10 +564,10 @@ class Run:
         return work
 
     def _choose_layout(self, work: Work) -> None:
-        """See that a table is, or can be, laid out as it is wanted.
+        """Check that a table has, or can have, the wanted layout.
 
         Raises:
-            ConfigError: it cannot.
+            ConfigError: it has another layout, or cannot have this one.
         """
         version, wanted = work.version, self.chosen_layouts.get(work.table)
         if version is not None:
@@ -590,7 +592,7 @@ class Run:
         work.partition, work.cluster = wanted.partition, wanted.cluster
 
     def _follow_layout(self, work: Work, schema: TableSchema) -> bool:
-        """Give the columns of a layout the names of now; whether all files have to be written anew."""
+        """Use the current names of layout columns; return whether all files have to be rewritten."""
         if work.schema is None or not (work.partition or work.cluster):
             return False
         before = work.partition
@@ -685,7 +687,7 @@ class Run:
     def _resolve(
         self, jobs: Sequence[Job], described: Sequence[tuple[Job, Era]]
     ) -> dict[int, list[str]]:
-        """Follow key changes that leave out values; give files of whole events per table."""
+        """Resolve key changes that lack values; return files of whole events per table."""
         asked = [(job, era) for job, era in described if era.may_move_unsent and job.schema.key]
         if not asked:
             return {}
@@ -723,7 +725,7 @@ class Run:
         return portions(files, self.options.sizes.read)
 
     def _shares(self, described: Sequence[tuple[Job, Era]]) -> dict[int, int]:
-        """Which task merges which buckets of a pass."""
+        """The task that merges each bucket of a pass."""
         weights = [
             (job.group(bucket), weight)
             for job, era in described
@@ -732,12 +734,12 @@ class Run:
         return shared_out(weights, self.options.sizes.reduce)
 
     def _gather_shares(self, described: Sequence[tuple[Job, Era]]) -> dict[int, int]:
-        """Which task gathers what of which tables."""
+        """The task that gathers each table of a pass."""
         weights = ((job.index, _landed(era)) for job, era in described)
         return shared_out(weights, self.options.sizes.reduce)
 
     def _take(self, works: Sequence[Work], result: dict[str, Any]) -> None:  # Any: JSON
-        """Put the files of a pass in place of those before."""
+        """Replace the previous files by those of a pass."""
         work = works[result["table"]]
         work.current = replaced(work.current, result)
         work.closed += [StateFile(**file) for kind, file in result["files"] if kind == "closed"]
@@ -748,7 +750,7 @@ class Run:
         self.summary.bytes_read += result["read"]
 
     def _check(self, work: Work) -> None:
-        """Ask the tests of a table; see `datacheck`."""
+        """Run the tests of a table; see `data_check`."""
         tests = self.tests.get(work.table, ())
         held = () if work.version is None else work.version.quarantine
         if not tests and not held:
@@ -765,13 +767,21 @@ class Run:
         self.summary.tests += found.failed
         self._park(work)
 
+    def _read_bytes(self, work: Work) -> int:
+        """Bytes of the current rows that the merge reads, about."""
+        held = sum(file.bytes for file in work.current)
+        landed = sum(map(_landed, work.eras))
+        is_keys = self._with_vectors() and not any(era.resets for era in work.eras)
+        few = is_keys and landed <= self.options.sizes.share * held
+        return held // _PART_OF_KEYS if few else held
+
     def _for_bytes(self, landed: int, held: int) -> Engine:
         """See `SparkEngine.for_bytes`."""
         engine = self.engine
         return engine.for_bytes(landed, held) if isinstance(engine, SparkEngine) else engine
 
     def _park(self, work: Work) -> None:
-        """Take the rows in quarantine out of the table's files."""
+        """Remove the rows in quarantine from the table's files."""
         if not work.quarantine:
             return
         by_source = self.store.by_source(work.table, work.current)
@@ -788,7 +798,7 @@ class Run:
                 self.summary.bytes_written += record["bytes"]
 
     def _conform(self, works: Sequence[Work]) -> None:
-        """Write closed intervals and changes anew whose columns have other names or types now."""
+        """Rewrite closed intervals and changes whose columns now have other names or types."""
         planned = [task for index, work in enumerate(works) for task in self._stale(index, work)]
         if planned:
             files = counted(len(planned), "file")
@@ -858,7 +868,7 @@ class Run:
         )
 
     def _part(self, work: Work, plan: Plan) -> int:
-        """CSN up to which a table has something of the entry after its last one."""
+        """CSN up to which a table includes the next entry."""
         if work.table not in self.stopped:
             return plan.part or 0
         before = work.version
@@ -915,7 +925,7 @@ class Run:
         self.summary.n, self.summary.part = plan.to, version.part
 
     def _announce(self, version: DatabaseVersion) -> None:
-        """Tell readers of others what the tables are, before the version is there."""
+        """Publish the version to external catalogs, before it is committed."""
         session = self.engine.session if isinstance(self.engine, SparkEngine) else None
         announce(self.store, version, self.before, session, self.progress)
 
@@ -927,17 +937,17 @@ class Run:
     # --- what a table is made with -----------------------------------------------------------
 
     def _has_history(self, version: TableVersion | None) -> bool:
-        """Asked for now, or once for this table, or once for all tables."""
+        """Whether history is wanted now, or was wanted once for this table or for all."""
         before = self.before is not None and self.before.history
         has_had = version is not None and version.history_from is not None
         return self.options.history or has_had or (version is None and before)
 
     def _with_vectors(self) -> bool:
-        """Asked for now, or once."""
+        """Whether deletion vectors are wanted now, or were once."""
         return self.options.vectors or (self.before is not None and self.before.vectors)
 
     def _changelog_by(self, version: TableVersion | None) -> str:
-        """Column that the changelog is partitioned by; empty without one."""
+        """Partition column of the changelog; empty without one."""
         if version is not None and version.changelog_from is not None:
             return version.changelog_by
         before = "" if self.before is None or version is not None else self.before.changelog
@@ -947,7 +957,7 @@ class Run:
         return f"/{self.token}{number:02d}-" in file.path
 
     def _sweep(self) -> None:
-        """Remove what this run wrote and no version names; what stays is for vacuum."""
+        """Remove files of this run that no version names; vacuum removes any that remain."""
         for table, first in self.touched.items():
             log, root = self.store.log(table), self.store.table_root(table)
             named = log.paths()
@@ -968,9 +978,9 @@ def _since(version: TableVersion | None, field: str, n_before: int, is_wanted: b
 
 
 def ahead(plan: Plan, applied: Mapping[str, Applied], *, is_by_csn: bool = False) -> str | None:
-    """A table whose rows were read at a later position than the plan gets to; None for none.
+    """A table whose rows were read at a later position than the plan reaches; None for none.
 
-    Of several sources none is: the daemon alone reads their rows, and has an entry of them.
+    With several sources there is none: only the daemon reads their rows, and they have an entry.
     """
     epoch, lsn, csn = plan.position or (0, 0, 0)
     to = (epoch, csn or 0) if is_by_csn else (epoch, lsn)
@@ -984,7 +994,7 @@ def _joined(version: DatabaseVersion | None, field: str, more: Sequence[int]) ->
 
 
 def portions(files: Sequence[ChangeFile], size: int) -> list[tuple[ChangeFile, ...]]:
-    """Cut a list of files into tasks of about a size; a large file by its row groups."""
+    """Cut a list of files into tasks of about one size; large files by row groups."""
     pieces = [
         (dataclasses.replace(change, part=(part, parts)), change.file.bytes // parts)
         for change in files
@@ -1008,11 +1018,15 @@ def _landed(era: Era) -> int:
 
 
 def _weights(job: Job, landed: int) -> list[int]:
-    """Bytes that the merge of each bucket has to do with."""
+    """Bytes that the merge of each bucket handles."""
     found = [landed // job.buckets] * job.buckets
+    held = sum(file.bytes for file in job.base)
+    few = job.with_vectors and not (job.is_rebuilt or job.resets)
+    part = _PART_OF_KEYS if few and landed <= job.sizes.share * held else 1
     for file in job.base:
+        size = file.bytes // part
         if not job.is_rebuilt and file.bucket >= 0:
-            found[file.bucket] += file.bytes
+            found[file.bucket] += size
         else:
-            found = [weight + file.bytes // job.buckets for weight in found]
+            found = [weight + size // job.buckets for weight in found]
     return found
