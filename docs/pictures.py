@@ -28,9 +28,9 @@ from kit.chromium import Chromium  # noqa: E402
 from kit.daemon import Daemon, Json, wait_until  # noqa: E402
 from kit.postgres import Database, Postgres  # noqa: E402
 
-from gaussdecode.commands._fleet import Fleet  # noqa: E402
-from gaussdecode.commands._screen import Paint, frame  # noqa: E402
+from gaussdecode.console.screen import Paint, frame  # noqa: E402
 from gaussdecode.demo import shop  # noqa: E402
+from gaussdecode.operations.fleet import Fleet  # noqa: E402
 
 IMAGES: Final = ROOT / "docs" / "images"
 DESKTOP: Final = (1100, 800)

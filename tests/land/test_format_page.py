@@ -194,7 +194,6 @@ CASES: dict[str, Iterable[str]] = {
     "Sums in extra": entry()["extra"]["sums"],
     "CSNs in extra": Csns(1, 2).to_record(),
     "Prepared in extra": [field.name for field in dataclasses.fields(PreparedFile)],
-    "Files of prepared transactions": ["version", "shown", "unshown"],
     "Snapshot in extra": snapshot(),
     "Gap in extra": GAP.to_extra(),
     "Quarantine in extra": Quarantine("t", "s", "t", 1, Lsn(1), "x").to_extra(),
