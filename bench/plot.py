@@ -225,42 +225,12 @@ def draw_cost(results: dict[str, Result]) -> Figure:
     return figure
 
 
-def draw_model(results: dict[str, Result]) -> Figure:
-    """Predicted MB/s over cores, with two lanes and with the best number; what is the limit."""
-    found = results["model"]["scenarios"]
-    figure, panels = plt.subplots(
-        1, len(found), figsize=(4.5 * len(found), 4), squeeze=False, sharey=True
-    )
-    for panel, (name, result) in zip(panels[0], found.items(), strict=True):
-        for is_default, label in ((False, "best number of lanes"), (True, "two lanes")):
-            points = [p for p in result["predictions"] if p["are_lanes_default"] == is_default]
-            x, y = [p["cores"] for p in points], [p["mb_per_second"] for p in points]
-            panel.plot(x, y, "o--" if is_default else "o-", label=label)
-            for at, before in zip(points[1:], points, strict=False):
-                if at["limit"] != before["limit"]:
-                    where = (at["cores"], at["mb_per_second"])
-                    panel.annotate(at["limit"], where, (0, 5), textcoords="offset points")
-        for key, seen in result["checks"].items():
-            if not key.startswith("null") and key[-1:].isdigit():
-                panel.plot(int(key.rpartition("_")[2]), seen["mb_per_second"]["median"], "kx")
-        panel.set_xscale("log", base=2)
-        panel.margins(y=0.15)
-        panel.set_ylim(bottom=0)
-        panel.set_title(f"{name} (x: measured)")
-        panel.set_xlabel("cores")
-        panel.grid(alpha=0.3)
-        panel.legend()
-    panels[0][0].set_ylabel("MB/s of recording")
-    return figure
-
-
 _DRAWINGS: Final[dict[str, Callable[[dict[str, Result]], Figure]]] = {
     "live": draw_live,
     "pacing": draw_pacing,
     "replay": draw_replay,
     "gaussdb": draw_gaussdb,
     "cost": draw_cost,
-    "model": draw_model,
     "latency": draw_latency,
     "scale": draw_scale,
 }

@@ -1,4 +1,4 @@
-"""The recordings that `cost.py` and `model.py` land.
+"""The recordings that `cost.py` lands.
 
 narrow, wide
     pgoutput of a real server, of the shapes of those names; its rows repeat after so many.
