@@ -1,9 +1,9 @@
-"""The log: few structured events with fixed names, one line each, on standard error.
+"""Write the log: few structured events with fixed names, one line each, on standard error.
 
-JSON unless a person looks on at a terminal; with the priority in front where the journal reads. Every event is a member of `Event`; nothing
-else is logged. Secrets are dropped by key and cut out of texts, row values are never
-given to it. A log that cannot be written is no reason to stop landing, so errors of the
-stream are swallowed. Child processes do not log: they report, and `relay` says it here.
+JSON, unless standard error is a terminal; with a priority in front where the journal reads. Every event is a member
+of `Event`; nothing else is logged. Secrets are dropped by key and cut out of texts, and row values are never
+passed to it. A log that cannot be written is no reason to stop landing, so errors of the stream are
+swallowed. Child processes do not log: they report, and `relay` logs their reports.
 """
 
 import enum
@@ -42,8 +42,6 @@ class Event(enum.StrEnum):
     RELOAD_REFUSED = "reload_refused"
     CONFIG_WARNING = "config_warning"
     SERVER_KNOWN_BUG = "server_known_bug"
-    SESSION_STARTED = "session_started"
-    SESSION_ENDED = "session_ended"
     SESSION_RETRYING = "session_retrying"
     STREAMING_FALLBACK = "streaming_fallback"
     DECODERS_CHANGED = "decoders_changed"
@@ -55,20 +53,13 @@ class Event(enum.StrEnum):
     STANDBY_PROMOTED = "standby_promoted"
     TIMELINE_FOLLOWED = "timeline_followed"
     SOURCE_LOST = "source_lost"
-    STREAM_STARTED = "stream_started"
-    STREAMING_FELL_BACK = "streaming_fell_back"
-    RELATION_SEEN = "relation_seen"
-    RELATION_CHANGED = "relation_changed"
     CATALOG_UNREADABLE = "catalog_unreadable"
-    TRANSACTION_SKIPPED = "transaction_skipped"
     SPOOL_FULL = "spool_full"
     CHILD_STARTED = "child_started"
     CHILD_ENDED = "child_ended"
     CHILD_REPORTED = "child_reported"
     BATCH_LANDED = "batch_landed"
     MINUTE_LANDED = "minute_landed"
-    POSITION_ADVANCED = "position_advanced"
-    LANDING_CREATED = "landing_created"
     LANDING_RECOVERED = "landing_recovered"
     LANDING_COMPACTED = "landing_compacted"
     LANDING_EXPIRED = "landing_expired"
@@ -84,7 +75,6 @@ class Event(enum.StrEnum):
     SUSPECTS_UNSETTLED = "suspects_unsettled"
     CONNECTION_RENEWED = "connection_renewed"
     SERVER_NOTICE = "server_notice"
-    VALUES_MISFIT = "values_misfit"
     HTTP_STARTED = "http_started"
     GUARD_STEP = "guard_step"
     GUARD_BLIND = "guard_blind"
@@ -105,7 +95,6 @@ class Event(enum.StrEnum):
     TABLE_IGNORED = "table_ignored"
     TABLE_QUARANTINED = "table_quarantined"
     TABLES_IN_DOUBT = "tables_in_doubt"
-    SLOT_CREATED = "slot_created"
     SLOT_DROPPED = "slot_dropped"
     SLOT_ADVANCED = "slot_advanced"
     ERROR = "error"
@@ -217,7 +206,7 @@ def configure(
 
     Args:
         level: least level to write.
-        file: where to; standard error when None.
+        file: output stream; standard error when None.
         is_readable: lines for people instead of JSON; None decides by the file.
         context: fields of every line, such as the slot.
     """
@@ -262,7 +251,7 @@ def relay(report: Mapping[str, object], *, stage: str, **context: object) -> Non
         report: ``{"kind": "log", "event": ..., "level": ..., field: ...}`` as it came
             through the report pipe; an event that is no member of `Event` is logged as
             `Event.CHILD_REPORTED` with its name as a field.
-        stage: of the child.
+        stage: stage of the child.
         context: more fields, such as ``decoder``.
     """
     fields = {k: v for k, v in report.items() if k not in {"kind", "event", "level", "stage"}}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gaussdecode.spark.sql.column_pruning import mentioned
+from gaussdecode.spark.sql.column_pruning import named_columns
 
 
 @pytest.mark.parametrize(
@@ -17,7 +17,7 @@ from gaussdecode.spark.sql.column_pruning import mentioned
 )  # fmt: skip
 def test_all_may_be_needed(text: str) -> None:
     """Where columns are taken that are not named."""
-    assert mentioned(text) is None
+    assert named_columns(text) is None
 
 
 @pytest.mark.parametrize(
@@ -43,6 +43,6 @@ def test_all_may_be_needed(text: str) -> None:
 )
 def test_names_that_stand_in_the_text(text: str, name: str, expected: bool) -> None:
     """In any case and anywhere; others are not needed."""
-    found = mentioned(text)
+    found = named_columns(text)
     assert found is not None
     assert (name in found) is expected

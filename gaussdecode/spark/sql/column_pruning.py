@@ -1,8 +1,8 @@
-"""Which columns a query may need, told from its text alone.
+"""Find the columns that a query may need, from the text of the query alone.
 
-Spark does not tell a Python worker which columns of a file a query needs. A query that says every
-column by its name can need no other: a name that stands nowhere in its text is not needed. Pure; what
-it is not sure of it takes for needed.
+Spark does not tell a Python worker which columns of a file a query needs. A query that writes every
+column by name needs no other: a column whose name is not in the text is not needed. Pure. In doubt a
+column counts as needed.
 """
 
 import re
@@ -16,7 +16,7 @@ _IMPLICIT: Final = re.compile(r"\*|\|>|\(\s*from\b|natural|pivot|\btable\b|ident
 
 
 class Mentioned(Container[str]):
-    """The names that stand in a text, and others."""
+    """The names in a query's text, and every name that could match one of them."""
 
     def __init__(self, folded: str) -> None:
         self._text = folded
@@ -31,8 +31,8 @@ class Mentioned(Container[str]):
         return re.search(f"{before}{wanted}{after}", self._text) is not None
 
 
-def mentioned(text: str) -> Mentioned | None:
-    """Tell which columns a query may need; None for all of them."""
+def named_columns(text: str) -> Mentioned | None:
+    """Find the columns that a query may need; None for all of them."""
     folded = _folded(text)
     if not _QUERY.match(folded) or _IMPLICIT.search(_COUNTS.sub("", folded)):
         return None
@@ -40,5 +40,5 @@ def mentioned(text: str) -> Mentioned | None:
 
 
 def _folded(text: str) -> str:
-    """Make texts alike that Java takes for equal but for case."""
+    """Fold text so that names which Java takes for equal ignoring case become equal."""
     return text.replace("\u0130", "i").replace("\u0131", "i").casefold()

@@ -1,4 +1,4 @@
-"""SQL over the tables of a target, by names none of which can mean two tables.
+"""Run SQL over the tables of a target; a name never means two tables.
 
 ============================ ==========================================================
 name                         is
@@ -14,6 +14,9 @@ name                         is
 As for Spark, upper and lower case are one where that leaves no doubt. A view of a table is made when
 a query names it, so that ten thousand tables cost no query anything: Spark says which name it
 does not know, and where that stands.
+
+SQL is not parsed here: another parser would have another grammar than the engine that runs the
+query. Spark names the relation that it does not know.
 """
 
 import logging
@@ -37,7 +40,7 @@ from gaussdecode.spark.query import (
     quarantine,
     titles,
 )
-from gaussdecode.spark.sql.column_pruning import mentioned
+from gaussdecode.spark.sql.column_pruning import named_columns
 from gaussdecode.spark.target.session import beside, check_classic
 from gaussdecode.spark.target.state_file import CHANGELOG, HISTORY, QUARANTINE
 
@@ -60,11 +63,11 @@ Parts = tuple[str, ...]
 
 
 class Meaning(NamedTuple):
-    """What a name means.
+    """The table that a name refers to.
 
     Attributes:
-        table: its title, as in the source.
-        beside: what of it is meant: nothing for its rows, or one of `BESIDE`.
+        table: title of the table, as in the source.
+        beside: product of the table: empty for its rows, or one of `BESIDE`.
     """
 
     table: str
@@ -72,7 +75,7 @@ class Meaning(NamedTuple):
 
     @property
     def view(self) -> str:
-        """Its sure name."""
+        """Its unambiguous name."""
         return f"{self.table}.{self.beside}" if self.beside else self.table
 
 
@@ -80,7 +83,7 @@ class Names:
     """All names of the tables of a target; pure.
 
     Args:
-        tables: titles.
+        tables: table titles.
     """
 
     def __init__(self, tables: Iterable[str]) -> None:
@@ -101,13 +104,13 @@ class Names:
             self._folded.setdefault(_fold(parts), []).append(meaning)
 
     def find(self, parts: Sequence[str]) -> Meaning | None:
-        """Tell what a name means; None where nothing has it.
+        """Find the table that a name refers to; None if there is none.
 
         Args:
-            parts: of the name: schema and table, or one.
+            parts: the name, split: schema and table, or one part.
 
         Raises:
-            ConfigError: it may mean several.
+            ConfigError: the name may mean several tables.
         """
         exact = self._exact.get(tuple(parts))
         may = [exact] if exact else list(dict.fromkeys(self._folded.get(_fold(parts), [])))
@@ -117,7 +120,7 @@ class Names:
         return may[0] if may else None
 
     def listed(self, wanted: Sequence[str]) -> str:
-        """Names of tables for an error, those that look like a wanted one first."""
+        """List table names for an error message, those similar to a wanted one first."""
         word = wanted[-1].casefold()
         near = sorted(self.tables, key=lambda meaning: word not in meaning.table.casefold())
         more = f" and {len(near) - _SHOWN} more" if len(near) > _SHOWN else ""
@@ -129,7 +132,7 @@ def _fold(parts: Sequence[str]) -> Parts:
 
 
 def parts_of(spelled: str) -> Parts:
-    """Take a name of Spark's messages apart, each part of which is in backticks."""
+    """Split a name from one of Spark's messages, which has each part in backticks."""
     return tuple(part.replace("``", "`") for part in _PART.findall(spelled))
 
 
@@ -141,17 +144,17 @@ def ask(
     at: Point | None = None,
     root: Given | None = None,
 ) -> DataFrame:
-    """Ask in SQL, all tables at one point of the source's history.
+    """Run a query, with all tables at one point of the source's history.
 
     Args:
-        spark: running; its settings hold, its own views are not seen.
+        spark: a running session; its settings apply, its own views are not visible.
         target: directory or URL.
-        text: the query; the names of tables as told above.
+        text: the query; table names as in the module's docstring.
         at: see `query.current`.
         root: see `query.current`.
 
     Raises:
-        ConfigError: the query cannot be read, or names what is not there.
+        ConfigError: the query cannot be parsed, or names a table that does not exist.
     """
     if (change := _CHANGES.match(text)) is not None:
         raise ConfigError(
@@ -161,7 +164,7 @@ def ask(
     check_classic(spark, "A query in SQL")
     spark = beside(spark)
     is_regex = spark.conf.get("spark.sql.parser.quotedRegexColumnNames") == "true"
-    columns = None if is_regex else mentioned(text)
+    columns = None if is_regex else named_columns(text)
     prefix = "" if _is_list(text) else _OURS
     try:
         return _ask(text, _Tables(spark, target, at, root, prefix, columns))
@@ -177,7 +180,7 @@ def _is_list(text: str) -> bool:
 
 
 def _ask(text: str, tables: "_Tables") -> DataFrame:
-    """Ask, with views of the tables that are named; raises as `ask`."""
+    """Run a query over views of the tables that it names; raises as `ask`."""
     names, spark = Names(titles(tables.target)), tables.spark
     if _is_list(text):
         for meaning in names.tables:
@@ -207,10 +210,10 @@ def register(
     at: Point | None = None,
     root: Given | None = None,
 ) -> list[str]:
-    """Make a view of every table, all of them at one point, for queries of your own.
+    """Create a view of every table, all at one point, for your own queries.
 
     Args:
-        spark: running.
+        spark: a running session.
         target: directory or URL.
         at: see `query.current`.
         root: see `query.current`.
@@ -223,15 +226,15 @@ def register(
 
 
 class _Tables:
-    """The views that were made.
+    """The views that were created.
 
     Args:
-        spark: running.
+        spark: a running session.
         target: directory or URL.
-        at: a point.
-        root: of the landing.
-        prefix: of their names.
-        columns: that may be needed; None for all.
+        at: point of the log.
+        root: root of the landing.
+        prefix: prefix of the view names.
+        columns: columns that may be needed; None for all.
     """
 
     def __init__(
@@ -249,7 +252,7 @@ class _Tables:
         self._made: dict[str, Meaning] = {}
 
     def make(self, meaning: Meaning) -> str:
-        """Make a view unless it is there; gives its name, which is another's in no case."""
+        """Create a view if it does not exist; return its name, which no other view has."""
         view = self._prefix + meaning.view
         while self._made.get(view.casefold(), meaning) != meaning:
             view += "'"
@@ -259,7 +262,7 @@ class _Tables:
         return view
 
     def drop(self) -> None:
-        """Take the views away; what was asked of them goes on."""
+        """Drop the views; queries that already use them go on."""
         for view in self._made:
             self.spark.sql(f"DROP VIEW IF EXISTS {quoted(view)}")
         self._made.clear()
@@ -282,14 +285,14 @@ class _Tables:
 
 
 def _resolved(text: str, error: PySparkException, names: Names, tables: _Tables) -> list[str]:
-    """Put a view's name in the place of a table's that Spark does not know.
+    """Replace a table name that Spark does not know by the name of its view.
 
     Returns:
         The query with the table's own name as an alias, by which its columns may go; and without
         it, for where none may stand or there is one.
 
     Raises:
-        ConfigError: that is not what is wrong.
+        ConfigError: Spark's error has another cause.
     """
     told, places = error.getMessageParameters() or {}, error.getQueryContext()
     condition = error.getCondition() or ""
@@ -313,5 +316,5 @@ def _resolved(text: str, error: PySparkException, names: Names, tables: _Tables)
 
 
 def refusal(error: PySparkException) -> ConfigError:
-    """Say what Spark says, without its plans and stacks."""
+    """Turn Spark's error into ours, without its plans and stack traces."""
     return ConfigError(f"the query cannot be answered: {str(error).strip().splitlines()[0]}")
