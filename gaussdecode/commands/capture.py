@@ -1,9 +1,8 @@
 """Record the raw stream of the slot into a file, without confirming anything.
 
-The file can be landed later with `gaussdecode replay`, or sent in with a report of a bug:
-it holds row values, so treat it like the database. Without --follow it ends where the
-server's WAL ends now; Ctrl-C ends it in order. A slot that a daemon reads cannot be
-recorded; stop the daemon first.
+`gaussdecode replay` can land the file later, or you can attach it to a bug report. It holds row values,
+so protect it like the database. Without --follow it ends at the present end of the server's WAL;
+Ctrl-C ends it in order. A slot that a daemon reads cannot be recorded; stop the daemon first.
 
 Examples:
   gaussdecode capture /etc/gaussdecode/orders.yaml orders.capture
@@ -34,11 +33,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--upto-lsn", type=lsn, metavar="LSN", help="end after this position")
     parser.add_argument("--seconds", type=seconds, metavar="S", help="end after this time")
     parser.add_argument("--size", type=size, metavar="SIZE", help="end at this size, like 1GiB")
-    parser.add_argument("--follow", action="store_true", help="wait for changes to come")
+    parser.add_argument("--follow", action="store_true", help="wait for new changes")
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Record until a limit is reached or somebody stops it."""
+    """Record until a limit is reached or a signal comes."""
     config = load(
         args.config
     )  # as who calls: nothing of the landing is used, and the file is the caller's

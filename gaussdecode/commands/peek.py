@@ -1,10 +1,10 @@
-"""Print the changes that wait in the slot, without confirming them.
+"""Print pending changes without consuming them.
 
-Whatever is printed stays in the slot, and the daemon will still land it. The styles are
-GaussDB's: t for text, j for JSON, b for binary as its pg_recvlogical prints it. A GaussDB
-sends the style itself; from PostgreSQL the same lines are made, without CSN. Without
---follow it ends where the server's WAL ends now, and after decoding.data-limit GB at the
-latest. A slot that a daemon reads cannot be peeked at; stop the daemon first.
+Printed changes stay in the slot, and the daemon will still land them. The styles are GaussDB's: t for
+text, j for JSON, b for binary as its pg_recvlogical prints it. GaussDB sends the style itself; for
+PostgreSQL the same lines are made here, without CSN. Without --follow the command ends at the present
+end of the server's WAL, and after decoding.data-limit GB at the latest. A slot that a daemon reads
+cannot be peeked at; stop the daemon first.
 
 Examples:
   gaussdecode peek /etc/gaussdecode/orders.yaml

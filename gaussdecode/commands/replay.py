@@ -1,15 +1,15 @@
 """Land a recording made by `gaussdecode capture`, as the daemon would have landed it.
 
-Needs no server. The landing is created, or continued where it ends: landing the same
-recording again adds nothing, and recordings must follow each other without a gap.
+Needs no server. The landing is created, or continued at its end: landing the same recording again adds
+nothing. Recordings must follow each other without a gap.
 
-At the end it says what each stage did: its share of the time at work, waiting for input and
-waiting for room behind it, and which stage was the limit. Transactions that have a replication
-origin are left out, as the daemon does by default, and counted; --all-origins lands them.
+At the end the command prints, for each stage, its share of time working, waiting for input, and
+waiting for room behind it; and which stage was the limit. Transactions with a replication origin are
+left out and counted, as by the daemon's default; --all-origins lands them.
 
-With --output-order 1 a recording of GaussDB lands in the order of its CSNs, as one entry, when
-all of it was read. The landing is in that order from its first entry on; another recording
-goes on with it if all its CSNs are higher.
+With --output-order 1 a recording of GaussDB lands in CSN order, as one entry, once all of it was read.
+The landing has that order from its first entry on. Another recording can continue it if all its CSNs
+are higher.
 
 Examples:
   gaussdecode replay orders.capture --root /var/tmp/orders
@@ -60,20 +60,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("file", type=Path, help="recording to land")
     parser.add_argument("--root", type=Path, required=True, help="directory of the landing")
-    parser.add_argument("--decoders", type=count, default=1, metavar="N", help="1 to 20, else 1")
+    parser.add_argument("--decoders", type=count, default=1, metavar="N", help="1 to 20; default 1")
     parser.add_argument("--white-table-list", default="", metavar="LIST", help="schema.table,...")
     parser.add_argument(
-        "--all-origins", action="store_true", help="land what has a replication origin as well"
+        "--all-origins",
+        action="store_true",
+        help="also land transactions with a replication origin",
     )
     parser.add_argument(
         "--output-order", type=int, choices=(0, 1), default=0, help="0: by commit LSN, 1: by CSN"
     )
-    parser.add_argument("--json", action="store_true", help="say what it came to as JSON")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
     parser.add_argument("--verbose", action="store_true", help="log every entry")
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Run one session over the recording, and say what it came to."""
+    """Run one session over the recording, and print the result."""
     forgo_pandas()
     work_as_owner_of(args.root)
     config = _config(args)
@@ -110,7 +112,7 @@ def _print(
     *,
     is_json: bool,
 ) -> None:
-    """Say what it came to."""
+    """Print the result."""
     works = report.works(values, context.decoder_count, context.lane_count)
     limit = report.limit_of_run(works, values, seconds, context)
     foreign = int(sum(values.get(_FOREIGN, {}).values()))
@@ -151,15 +153,14 @@ def _config(args: argparse.Namespace) -> Config:
     """Make the configuration that a file would give.
 
     Raises:
-        ConfigError: the file is no recording, or an argument is out of range.
+        ConfigError: the file is not a recording, or an argument is out of range.
     """
     capture = Capture(args.file)
     identity = capture.header.identity
     capture.close()
     if args.output_order and identity.kind != SourceKind.GAUSSDB:
         raise ConfigError(
-            f"{args.file}: --output-order 1 needs the CSNs of GaussDB, and this is a recording "
-            f"of {identity.kind}; leave it out"
+            f"{args.file}: --output-order 1 needs the CSNs of GaussDB, and this is a recording of {identity.kind}; leave the option out"
         )
     try:
         DECODERS.read(args.decoders)

@@ -1,7 +1,7 @@
-"""Follow the slot and land its changes, until stopped.
+"""Run the daemon: follow the slot and land its changes, until stopped.
 
-This is the service: it stays in the foreground, logs to standard error, and ends with
-a status that tells systemd whether to start it again.
+This is the service. It stays in the foreground, logs to standard error, and its exit status tells
+systemd whether to restart it.
 
 Examples:
   gaussdecode run /etc/gaussdecode/orders.yaml

@@ -1,19 +1,18 @@
-"""Create, adopt, list, drop or advance the replication slot, or go on after a gap.
+"""Create, adopt, list, drop or advance the replication slot, or accept a gap.
 
-From its creation on the server keeps every change for the slot, until the daemon confirms
-it or somebody drops the slot. The output has the columns of GaussDB's functions. On GaussDB
-and openGauss the slot gets source.plugin, and is made, dropped and advanced on the primary.
+From its creation on, the server keeps every change for the slot, until the daemon confirms it or the
+slot is dropped. The output has the columns of GaussDB's functions. On GaussDB and openGauss the slot
+uses source.plugin, and is created, dropped and advanced on the primary.
 
-create also makes landing.root and the first entry of the landing in it; the daemon makes neither, for
-a root that is missing or empty may be a file system that is not mounted. adopt begins a landing with a
-existing slot, where it stands: what it has confirmed before does not land.
+create also creates landing.root and the landing's first entry. The daemon creates neither, because a
+missing or empty root may be a file system that is not mounted. adopt begins a landing with an
+existing slot at its present position: changes that it has confirmed before do not land.
 
-accept-gap is for a slot that was lost, dropped, made again or advanced: with the daemon
-stopped it makes the slot again where it has to, records which positions are missing as an
-entry of kind gap, and lets the daemon go on after them in a new epoch. It wants the position
-where the gap begins, typed or as --from-lsn, and is refused where nothing is missing. With
---until-lsn it skips changes that the server cannot decode: the slot is advanced to that position, and
-what was committed up to there is the gap.
+accept-gap is for a slot that was lost, dropped, created again or advanced. Stop the daemon first. The
+command creates the slot again if needed, records the missing positions as an entry of kind gap, and
+lets the daemon continue after them in a new epoch. It wants the position where the gap begins, typed or
+as --from-lsn, and refuses if nothing is missing. With --until-lsn it skips changes that the server
+cannot decode: it advances the slot to that position, and the changes committed up to it are the gap.
 
 Examples:
   gaussdecode slot create  /etc/gaussdecode/orders.yaml
@@ -62,35 +61,39 @@ _COLUMNS: Final = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
-    create = actions.add_parser("create", help="make the slot, and begin its landing")
+    create = actions.add_parser("create", help="create the slot, and begin its landing")
     create.add_argument("--failover", action="store_true", help="standbys keep it (PostgreSQL 17)")
     create.add_argument("--no-landing", action="store_true", help="the slot only, for peek and get")
     create.set_defaults(act=_create)
-    adopt = actions.add_parser("adopt", help="begin the landing with a slot that exists")
+    adopt = actions.add_parser("adopt", help="begin the landing with an existing slot")
     adopt.set_defaults(act=_adopt)
     show = actions.add_parser("list", help="show all slots of the server")
     show.add_argument("--json", action="store_true", help="print all fields, one object a line")
     show.set_defaults(act=_list)
-    drop = actions.add_parser("drop", help="remove the slot; what it has not delivered is lost")
-    drop.add_argument("--yes", action="store_true", help="also where a landing depends on it")
+    drop = actions.add_parser(
+        "drop", help="drop the slot; changes that it has not delivered are lost"
+    )
+    drop.add_argument(
+        "--yes", action="store_true", help="do not ask, even if a landing depends on it"
+    )
     drop.set_defaults(act=_drop)
     advance = actions.add_parser("advance", help="skip changes; they are lost for this slot")
     advance.add_argument(
-        "--upto-lsn", type=lsn, metavar="LSN", required=True, help="position to stand at afterwards"
+        "--upto-lsn", type=lsn, metavar="LSN", required=True, help="position to advance to"
     )
     advance.set_defaults(act=_advance)
-    accept = actions.add_parser("accept-gap", help="go on after changes that are lost for good")
+    accept = actions.add_parser("accept-gap", help="continue after changes that are lost for good")
     accept.add_argument(
         "--from-lsn",
         type=lsn,
         metavar="LSN",
-        help="where the gap begins, as proof that it was looked at",
+        help="position where the gap begins, as confirmation",
     )
     accept.add_argument(
         "--until-lsn",
         type=_lsn_or_now,
         metavar="LSN",
-        help="skip what is committed up to there; now: all that is committed now",
+        help="skip changes committed up to there; now: up to the present end of WAL",
     )
     accept.add_argument("--failover", action="store_true", help="as for create")
     accept.set_defaults(act=_accept_gap)
@@ -103,7 +106,7 @@ def _lsn_or_now(text: str) -> Lsn:
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Do what the action says."""
+    """Run the chosen action."""
     config = load_as_owner(args.config)
     args.act(config, args)
     return EX_OK
@@ -130,7 +133,7 @@ def _create(config: Config, args: argparse.Namespace) -> None:
 def _make_slots(
     config: Config, args: argparse.Namespace, interrupt: Interrupt, made: dict[str, Lsn]
 ) -> None:
-    """Make the slot of each source, or none where a signal comes; afterwards the interrupt is held."""
+    """Create the slot of each source, or none if a signal comes; afterwards the interrupt is held."""
     try:
         for name, member in config.members.items():
             interrupt.release()
@@ -143,7 +146,7 @@ def _make_slots(
 
 
 def _take_back(config: Config, made: Mapping[str, Lsn]) -> None:
-    """Drop what was made of several slots: one that nobody reads would fill its server's disk."""
+    """Drop slots that were just created: an unread slot would fill its server's disk."""
     for name in made:
         member = config.members[name]
         slots_of(member).drop()
@@ -151,7 +154,7 @@ def _take_back(config: Config, made: Mapping[str, Lsn]) -> None:
 
 
 def _print_slots(config: Config, lsns: Mapping[str, Lsn]) -> None:
-    """Where each slot stands, as the server's own function shows it."""
+    """Print each slot's position, as the server's own function shows it."""
     rows = [(name, config.members[name].slot, str(lsn)) for name, lsn in lsns.items()]
     if len(rows) == 1:
         print_table(("slotname", "xlog_position"), [row[1:] for row in rows])
@@ -177,7 +180,7 @@ def _list(config: Config, args: argparse.Namespace) -> None:
 
 
 def _list_of_several(config: Config, *, is_json: bool) -> None:
-    """The slots of every source's server."""
+    """List the slots of every source's server."""
     records = [
         {"source": name, **_record(slot)}
         for name, member in config.members.items()
@@ -227,14 +230,13 @@ def _drop(config: Config, args: argparse.Namespace) -> None:
 
 
 def _may_drop(config: Config, args: argparse.Namespace) -> None:
-    """See that a slot can be dropped, and is meant to be; of several before any of them is."""
+    """Check that slots can be dropped, and that the user means it; all of them before dropping any."""
     slots = slots_of(config)
     slot = next((found for found in slots.list() if found.name == config.slot), None)
     if slot is not None and slot.is_active:
         raise ConfigError(
             f"{config.path.name}: slot {config.slot} is in use by process "
-            f"{slot.active_pid or 'unknown'} of the server, which drops no such slot; stop who reads "
-            f"it first (systemctl stop gaussdecode@{config.name})"
+            f"{slot.active_pid or 'unknown'} of the server, and such a slot cannot be dropped; stop its reader first (systemctl stop gaussdecode@{config.name})"
         )
     if slot is not None and has_landing(config) and not args.yes:
         _confirm_drop(config)
@@ -244,7 +246,7 @@ def _confirm_drop(config: Config) -> None:
     """Ask for the slot's name.
 
     Raises:
-        ConfigError: it was not given, or nobody can be asked.
+        ConfigError: it was not given, or there is no terminal to ask.
     """
     text = (
         f"the landing {config.landing.root} depends on slot {config.slot}: without it, changes "
@@ -258,7 +260,7 @@ def _confirm_drop(config: Config) -> None:
 
 
 def _answer(question: str) -> str:
-    """Ask a person at the terminal."""
+    """Ask the user at the terminal."""
     print(question, end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip()
 
@@ -267,7 +269,7 @@ def _accept_gap(config: Config, args: argparse.Namespace) -> None:
     if config.cuts_together:
         raise ConfigError(
             f"{config.path.name}: a gap cannot be accepted in a landing of several sources or in the order "
-            "of CSNs: what is complete up to a CSN could not be told any more. Land into a new root"
+            "of CSNs: afterwards nothing would tell up to which CSN it is complete. Land into a new root"
         )
     with open_log(config) as log:
         hole = Hole.find(config, log, args.until_lsn)
@@ -293,7 +295,7 @@ def _accept_gap(config: Config, args: argparse.Namespace) -> None:
 
 
 def _confirm_gap(config: Config, hole: Hole, given: Lsn | None) -> None:
-    """Have the exact beginning of the gap confirmed.
+    """Have the user confirm the exact beginning of the gap.
 
     Raises:
         ConfigError: it was not.

@@ -1,19 +1,19 @@
-"""Land the rows of a table as they are now, while the daemon streams.
+"""Land the current rows of a table, while the daemon streams.
 
-For a table that was added, that failed before, or whose landed state is in doubt. The rows
-replace what readers have of the table; changes go on landing meanwhile. With --where only rows
-that fulfil the condition land, for a table with a key: each is put in the place of the row
-with its key, and no row is removed, also none that is gone at the source. The daemon does it:
-this command asks it, shows how far it is, and waits for the end. What was asked stays asked
-when this command is interrupted, or while no daemon runs.
+Use it for a table that was added, whose snapshot failed, or whose landed state is in doubt. The rows
+replace the table's rows at the readers; changes continue to land meanwhile. With --where only rows that
+fulfil the condition land, for a table with a key: each replaces the row with its key. No row is
+removed, not even one that the source has deleted. The daemon does the work: this command sends the
+request, shows the progress, and waits for the end. The request stays if this command is interrupted, or
+if no daemon runs.
 
---dropped is for a table that the server has no more: it lands as one without rows, so that readers
-empty it, and nothing of it stands still. History and changelog stay. A table that is made anew under
-its name lands as any other.
+--dropped is for a table that the server dropped. It lands as a table without rows, so that readers
+empty it and Spark's tables do not stop. History and changelog stay. A new table with its name lands as
+any other.
 
-Of several sources every one that has the table is read, or with --source one of them.
+With several sources every source that has the table is read, or with --source one of them.
 
-Ends with 0 when all rows have landed, and with 69 when a table could not be landed.
+Exits with 0 when all rows have landed, and with 69 when a table could not be landed.
 
 Examples:
   gaussdecode snapshot orders.yaml --table public.orders
@@ -65,16 +65,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dropped",
         action="store_true",
-        help="the table is gone from the server: have its rows leave what is built from the landing",
+        help="the server dropped the table: remove its rows from tables built from the landing",
     )
     parser.add_argument(
-        "--source", metavar="NAME", help="of several sources read this one; every one by default"
+        "--source", metavar="NAME", help="of several sources read this one; default: all"
     )
-    parser.add_argument("--no-wait", action="store_true", help="ask, and do not wait for the end")
+    parser.add_argument("--no-wait", action="store_true", help="send the request, and do not wait")
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Ask for snapshots and wait for them."""
+    """Request snapshots and wait for them."""
     config = load_as_owner(args.config)
     reason = config.snapshot_refusal
     if reason is not None:
@@ -107,10 +107,10 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _titles(written: list[str]) -> list[str]:
-    """How the daemon spells the tables that were asked for.
+    """Titles of the requested tables, as the daemon spells them.
 
     Raises:
-        ConfigError: one of them is no table, or could be several.
+        ConfigError: one of them is not a table name, or has several meanings.
     """
     try:
         return [table_title(*split_title(each)) for each in written]
@@ -119,7 +119,7 @@ def _titles(written: list[str]) -> list[str]:
 
 
 def _sources(config: Config, wanted: str | None) -> list[str | None]:
-    """Whose tables are meant; None stands for the only source.
+    """The sources to read; None stands for the only one.
 
     Raises:
         ConfigError: there is no such source.
@@ -139,7 +139,7 @@ def _check_listed(config: Config, title: str) -> None:
     """Refuse a table whose changes do not land.
 
     Raises:
-        ConfigError: it is not on the white list.
+        ConfigError: the table is not on the white list.
     """
     if not WhiteList(config.decoding.white_tables).allows(*split_title(title)):
         raise ConfigError(
@@ -149,10 +149,10 @@ def _check_listed(config: Config, title: str) -> None:
 
 
 def _check_whole(store: SnapshotStore, titles: list[str]) -> None:
-    """Refuse some rows of a table that needs all of them.
+    """Refuse a snapshot with a condition for a table that needs all rows.
 
     Raises:
-        ConfigError: changes of it have not landed.
+        ConfigError: changes of the table have not landed.
     """
     ledger = store.ledger()
     for title in titles:
@@ -161,13 +161,13 @@ def _check_whole(store: SnapshotStore, titles: list[str]) -> None:
 
 
 class _Waiter:
-    """Asks for tables, and follows them until each has landed or failed.
+    """Requests snapshots of tables, and follows them until each has landed or failed.
 
     Args:
         config: checked.
-        store: of the landing.
-        sources: whose tables; None stands for the only source.
-        is_of_every: of several sources, those that do not have a table are passed over.
+        store: snapshot store of the landing.
+        sources: the sources to read; None stands for the only one.
+        is_of_every: with several sources, skip those that do not have a table.
     """
 
     def __init__(
@@ -195,7 +195,7 @@ class _Waiter:
         self._show_at = time.monotonic() + _PLAIN_SECONDS
 
     def ask(self, titles: list[str], where: str | None, *, is_dropped: bool) -> None:
-        """Ask for tables, or for all of them when none is named."""
+        """Request tables, or all tables if none is named."""
         self._where = where
         self._is_dropped = is_dropped
         more = {DROPPED: True} if is_dropped else {}
@@ -210,7 +210,7 @@ class _Waiter:
                 self._all[source] = store.ask({"all": True, **whose})
 
     def wait(self) -> int:
-        """Wait until nothing is left; gives the exit status."""
+        """Wait until all are done; return the exit status."""
         while self._asked or self._all:
             time.sleep(_POLL_SECONDS)
             for source, path in list(self._all.items()):
@@ -231,7 +231,7 @@ class _Waiter:
         return self._status
 
     def _report(self, source: str | None, store: SnapshotStore) -> None:
-        """Say what became of tables of a source that are done or have failed."""
+        """Print the tables of a source that are done or have failed."""
         ledger = store.ledger()
         for title in [title for of, title in self._asked if of == source]:
             record = ledger.get(title, {})
@@ -256,7 +256,7 @@ class _Waiter:
                 print(f"{named}: {reason}", file=sys.stderr)
 
     def _show(self) -> None:
-        """Show how far the daemon is: on a terminal in one line, else every few seconds."""
+        """Print the daemon's progress: on a terminal in one line, else every few seconds."""
         if not self._is_terminal and time.monotonic() < self._show_at:
             return
         self._show_at = time.monotonic() + _PLAIN_SECONDS

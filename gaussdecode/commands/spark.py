@@ -1,7 +1,7 @@
-"""Make tables of what landed: current state, history and changelog, with Spark.
+"""Build tables from landed changes with Spark: current state, history and changelog.
 
-`apply` brings a target directory up to the end of a landing's log; run it again whenever
-there is more, or let it follow. `query` asks the target in SQL, also about the past.
+`apply` applies the changes of a landing to a target directory, up to the end of the log; run it again
+for new changes, or use --follow. `query` runs SQL on the target, also on earlier states.
 
 Examples:
   gaussdecode spark apply /var/lib/gaussdecode/orders /srv/orders --history
@@ -18,7 +18,7 @@ Examples:
   gaussdecode spark vacuum /srv/orders --older-than-days 7
 
 Landing and target are directories, or URLs: s3://bucket/prefix, gs://, az://, abfss://, hdfs://, with
-settings of the store after a question mark; docs/spark.md#on-object-stores.
+settings of the store after a question mark; see docs/spark.md#on-object-stores.
   gaussdecode spark apply s3://lake/orders "s3://lake/tables?region=eu-central-1"
 """
 
@@ -68,25 +68,27 @@ _LONGEST_WAIT = 300.0  # seconds between tries while a store is away; arbitrary
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
-    _apply_arguments(_action(actions, "apply", _apply, "bring a target up to the log"))
-    _query_arguments(_action(actions, "query", _query, "ask a target in SQL"))
+    _apply_arguments(_action(actions, "apply", _apply, "apply a landing's changes to a target"))
+    _query_arguments(_action(actions, "query", _query, "query a target in SQL"))
     _columns_arguments(
-        _action(actions, "columns", _columns, "say which columns are which, where nobody knows")
+        _action(actions, "columns", _columns, "resolve ambiguous column identity after DDL")
     )
     _compact_arguments(_action(actions, "compact", _compact, "merge small files of a target"))
     _vacuum_arguments(_action(actions, "vacuum", _vacuum, "remove old versions of a target"))
     _load_arguments(
-        _action(actions, "snapshot", _load, "load existing rows, executors reading the source")
+        _action(
+            actions, "snapshot", _load, "load existing rows from the source with Spark executors"
+        )
     )
     _verify_arguments(_action(actions, "verify", _verify, "compare a target with its source"))
     _comments_arguments(
-        _action(actions, "comments", _comments, "give tables the source's comments")
+        _action(actions, "comments", _comments, "copy the source's comments to a target's tables")
     )
-    _status_arguments(_action(actions, "status", _status, "how far is a target?"))
+    _status_arguments(_action(actions, "status", _status, "show how far a target has been applied"))
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Do what the action says."""
+    """Run the chosen action."""
     if (
         getattr(args, "config", None) is not None
     ):  # the owner of the target need not be able to read it
@@ -116,10 +118,16 @@ def _point_arguments(parser: argparse.ArgumentParser, prefix: str) -> None:
         dest="n",
         type=_entry,
         metavar="N[@ID]",
-        help="commit entry; with the landing_id of its landing, in no other",
+        help="commit entry; ID: only if the landing has this landing_id",
     )
     group.add_argument(f"--{prefix}lsn", dest="lsn", type=lsn, metavar="LSN", help="WAL position")
-    group.add_argument(f"--{prefix}csn", dest="csn", type=int, metavar="CSN", help="of GaussDB")
+    group.add_argument(
+        f"--{prefix}csn",
+        dest="csn",
+        type=int,
+        metavar="CSN",
+        help="commit sequence number (GaussDB)",
+    )
     group.add_argument(
         f"--{prefix}time", dest="time", type=_time, metavar="TIME", help="2026-01-31T12:00:00Z"
     )
@@ -137,7 +145,9 @@ def _entry(text: str) -> tuple[int, str]:
 
 def _engine_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--local", action="store_true", help="in this process, without Spark; for small landings"
+        "--local",
+        action="store_true",
+        help="run in this process, without Spark; for small landings",
     )
     _session_arguments(parser)
 
@@ -163,93 +173,98 @@ def _setting(text: str) -> tuple[str, str]:
 
 def _apply_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("root", type=place, help="the landing: directory, or URL of its mirror")
-    parser.add_argument("target", type=place, help="directory or URL; made if missing")
+    parser.add_argument("target", type=place, help="target: directory or URL; created if missing")
     parser.add_argument("--tables", metavar="LIST", help="schema.table,... instead of all")
     parser.add_argument(
         "--format",
         metavar="FORMAT",
         choices=("delta", "iceberg"),
-        help="delta; or iceberg: a catalog of Iceberg has the same tables too",
+        help="delta, or iceberg: an Iceberg catalog has the same tables too",
     )
     parser.add_argument(
         "--catalog",
         metavar="NAME",
-        help="names of the tables: CATALOG, CATALOG.NAMESPACE or a pattern with {schema} and {table}; of delta "
-        "in the Spark session, which needs its jar, of iceberg in pyiceberg's configuration",
+        help="names of the tables: CATALOG, CATALOG.NAMESPACE or a pattern with {schema} and {table}; for delta "
+        "a catalog of the Spark session, which needs Delta's jar; for iceberg one of pyiceberg's configuration",
     )
     parser.add_argument(
         "--hide-technical-columns",
         action="store_true",
-        help="of iceberg: current tables show no columns that begin with gd_; of a new target",
+        help="iceberg, new target: current tables show no columns that begin with gd_",
     )
     parser.add_argument(
         "--deletion-vectors",
         action="store_true",
-        help="of delta: small applies write less, and readers must know deletion vectors; from now on",
+        help="delta: small applies write less; readers must support deletion vectors; from now on",
     )
     parser.add_argument(
         "--partition-by",
         action="append",
         default=[],
         metavar="TABLE=COLUMN,...",
-        help="of a new table: columns whose values divide its files",
+        help="new tables: partition columns",
     )
     parser.add_argument(
         "--mask",
         action="append",
         default=[],
         metavar="TABLE=COLUMN:RULE,...",
-        help="of a new table: values that it does not show; RULE is null, hash or keep(LETTERS)",
+        help="new tables: mask values; RULE is null, hash or keep(LETTERS)",
     )
     parser.add_argument(
-        "--mask-key", type=Path, metavar="FILE", help="key of hash; the same with each apply"
+        "--mask-key",
+        type=Path,
+        metavar="FILE",
+        help="file with the key for hash; give the same key to each apply",
     )
     parser.add_argument(
         "--cluster-by",
         action="append",
         default=[],
         metavar="TABLE=COLUMN,...",
-        help="of a new table: rows lie near each other by these",
+        help="new tables: columns that order the rows of a file",
     )
-    parser.add_argument("--history", action="store_true", help="keep what rows were")
+    parser.add_argument("--history", action="store_true", help="keep earlier versions of rows")
     parser.add_argument(
         "--changelog",
         nargs="?",
         const="gd_commit_date",
         metavar="COLUMN",
-        help="keep changes too, partitioned by a column or the date of the commit",
+        help="keep the changes too, partitioned by COLUMN; default: the date of the commit",
     )
-    parser.add_argument("--buckets", type=count, metavar="N", help="for new tables, else by size")
+    parser.add_argument(
+        "--buckets", type=count, metavar="N", help="buckets of new tables; default: by size"
+    )
     parser.add_argument(
         "--accept-gaps",
         action="store_true",
-        help="go on over gap entries; changes are missing there for ever, and it is recorded",
+        help="continue after gap entries, whose changes are lost; the target records this",
     )
     parser.add_argument(
         "--accept-suspects",
         action="store_true",
-        help="go on over suspect entries: tables they name may have wrong rows from there on",
+        help="continue after suspect entries: tables that they name may have wrong rows from there on",
     )
     parser.add_argument(
         "--accept-hidden-truncates",
         action="store_true",
-        help="apply a stream that shows no TRUNCATE and no DDL (GaussDB's parallel decoding)",
+        help="apply a stream that has no TRUNCATE and no DDL (GaussDB's parallel decoding)",
     )
     parser.add_argument(
         "--tests",
         type=Path,
         metavar="FILE",
-        help="YAML of tests that rows which changed must pass, and what becomes of those that do not",
+        help="YAML file of data tests for changed rows, and the action for rows that fail",
     )
     _point_arguments(parser, "to-")
-    parser.add_argument("--follow", action="store_true", help="until it is stopped by a signal")
+    parser.add_argument("--follow", action="store_true", help="repeat until a signal stops it")
     parser.add_argument("--interval", type=seconds, default=10.0, metavar="SECONDS")
     parser.add_argument(
         "--keep-days", type=_days, default=7.0, metavar="DAYS",
-        help="with --follow: remove versions older than this now and then; 7",
+        help="with --follow: remove versions older than this; default 7",
     )  # fmt: skip
     parser.add_argument("--metrics-file", type=Path, metavar="FILE", help="for Prometheus")
-    parser.add_argument("--json", action="store_true", help="print summaries as objects")
+    parser.add_argument("--json", action="store_true", help="print summaries as JSON objects")
     _engine_arguments(parser)
 
 
@@ -257,9 +272,11 @@ def _query_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", type=place, help="directory or URL of the target")
     parser.add_argument(
         "sql",
-        help="tables go by schema.name, or name; what is beside one by NAME_history, NAME_changelog",
+        help="name tables as schema.name, or name; their products as NAME_history, NAME_changelog",
     )
-    parser.add_argument("--root", type=place, help="of the landing; to travel by time or CSN")
+    parser.add_argument(
+        "--root", type=place, help="root of the landing; needed for --time and --csn"
+    )
     parser.add_argument("--limit", type=count, default=_ROWS, metavar="ROWS")
     parser.add_argument("--json", action="store_true", help="print one object per row")
     _session_arguments(parser)
@@ -269,21 +286,22 @@ def _query_arguments(parser: argparse.ArgumentParser) -> None:
 def _columns_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("root", type=place, help="the landing: directory, or URL of its mirror")
     parser.add_argument("target", type=place, help="directory or URL of the target")
-    parser.add_argument("table", help="schema.table that stands still")
+    parser.add_argument("table", help="schema.table that is stopped")
     parser.add_argument(
         "--was",
         action="append",
         type=_was,
         default=[],
         metavar="NEW=OLD",
-        help="a column and what it was called before; NEW= was not there; the others were "
-        "the columns of their names",
+        help="a column and its earlier name; NEW= for a new column; columns without --was "
+        "kept their names",
     )
+    parser.add_argument("--by-name", action="store_true", help="all columns kept their names")
     parser.add_argument(
-        "--by-name", action="store_true", help="all columns were the columns of their names"
-    )
-    parser.add_argument(
-        "--versions", type=_versions, metavar="OLD:NEW", help="of a table that does not stand still"
+        "--versions",
+        type=_versions,
+        metavar="OLD:NEW",
+        help="two versions of a table that is not stopped",
     )
 
 
@@ -305,7 +323,7 @@ def _compact_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", type=place, help="directory or URL of the target")
     parser.add_argument("--tables", metavar="LIST", help="schema.table,... instead of all")
     parser.add_argument("--target-size", type=size, default=128 << 20, metavar="SIZE")
-    parser.add_argument("--buckets", type=count, metavar="N", help="spread rows over so many")
+    parser.add_argument("--buckets", type=count, metavar="N", help="new number of buckets")
     _engine_arguments(parser)
 
 
@@ -317,7 +335,7 @@ def _vacuum_arguments(parser: argparse.ArgumentParser) -> None:
 def _status_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("root", type=place, help="the landing: directory, or URL of its mirror")
     parser.add_argument("target", type=place, help="directory or URL of the target")
-    parser.add_argument("--metrics", action="store_true", help="in Prometheus' text format")
+    parser.add_argument("--metrics", action="store_true", help="print Prometheus' text format")
 
 
 def _load_arguments(parser: argparse.ArgumentParser) -> None:
@@ -333,11 +351,13 @@ def _verify_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tables", metavar="LIST", help="schema.table,... instead of all")
     parser.add_argument(
         "--wait", type=seconds, default=60.0, metavar="SECONDS",
-        help="for transactions of the source, and for the landing to get there",
+        help="longest wait for open transactions of the source, and for the landing to reach the position",
     )  # fmt: skip
     parser.add_argument("--limit", type=count, default=_ROWS, metavar="ROWS", help="keys shown")
     parser.add_argument(
-        "--repair", action="store_true", help="ask the daemon for snapshots of what differs"
+        "--repair",
+        action="store_true",
+        help="ask the daemon for snapshots of the differing rows or tables",
     )
     parser.add_argument("--metrics-file", type=Path, metavar="FILE", help="for Prometheus")
     parser.add_argument("--json", action="store_true", help="print one object")
@@ -347,7 +367,9 @@ def _verify_arguments(parser: argparse.ArgumentParser) -> None:
 def _source_arguments(parser: argparse.ArgumentParser) -> None:
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument(
-        "--dsn", metavar="DSN", help="of the source, PostgreSQL; libpq's passfile works"
+        "--dsn",
+        metavar="DSN",
+        help="connection string of a PostgreSQL source; libpq's passfile works",
     )
     source.add_argument(
         "--config",
@@ -356,14 +378,14 @@ def _source_arguments(parser: argparse.ArgumentParser) -> None:
         help="configuration file of the daemon's slot, in place of --dsn; GaussDB needs it",
     )
     parser.add_argument(
-        "--allow-insecure", action="store_true", help="the connection may go without verify-full"
+        "--allow-insecure", action="store_true", help="allow a connection without verify-full"
     )
 
 
 def _comments_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Give the tables of a target, with their histories and changelogs, the "
-        "comments that the source's tables and columns have. What is equal is not written."
+        "comments of the source's tables and columns. Equal comments are not written again."
     )
     parser.add_argument("root", type=place, help="the landing: directory, or URL of its mirror")
     parser.add_argument("target", type=place, help="directory or URL of the target")
@@ -373,9 +395,13 @@ def _comments_arguments(parser: argparse.ArgumentParser) -> None:
         "--max-length", type=count, metavar="LETTERS",
         help="cut longer comments; catalogs of Hive and Glue take 255 for a column",
     )  # fmt: skip
-    parser.add_argument("--dry-run", action="store_true", help="change nothing, say what would")
+    parser.add_argument("--dry-run", action="store_true", help="change nothing, print the changes")
     parser.add_argument(
-        "--wait", type=seconds, default=60.0, metavar="SECONDS", help="for an apply that is at work"
+        "--wait",
+        type=seconds,
+        default=60.0,
+        metavar="SECONDS",
+        help="longest wait for a running apply",
     )
     parser.add_argument("--json", action="store_true", help="print one object")
     _session_arguments(parser)
@@ -430,7 +456,7 @@ def _engine(args: argparse.Namespace) -> Iterator["Engine"]:
 
 
 def _settings(args: argparse.Namespace) -> dict[str, str]:
-    """Settings of Spark: those of the target's format, and those given."""
+    """Spark settings: those of the target's format, and those given."""
     from gaussdecode.spark.target.formats import DELTA, settings
     from gaussdecode.spark.target.store import Target
 
@@ -474,7 +500,7 @@ def _apply(args: argparse.Namespace) -> int:
 def _apply_until(
     stop: threading.Event, engine: "Engine", args: argparse.Namespace, options: "Options"
 ) -> int:
-    """Apply once, or again and again until somebody says stop."""
+    """Apply once, or repeatedly until a signal comes."""
     from gaussdecode.spark.apply import apply_with
     from gaussdecode.spark.checks.data_tests import Failed
     from gaussdecode.spark.maintain.follow import Maintenance
@@ -532,7 +558,7 @@ def _gap_text(summary: "Summary") -> str:
 def _report(
     args: argparse.Namespace, summary: "Summary", took: float, tests: "Iterable[Failed]"
 ) -> None:
-    """Print what one round did; in a loop only when it did something."""
+    """Print the result of one apply; in a loop only if it did something."""
     from gaussdecode.spark.maintain.upkeep import metrics_text
 
     if args.metrics_file is not None:
@@ -571,17 +597,11 @@ def _stopped_text(args: argparse.Namespace, title: str, why: str, *, is_suspect:
         )
     if why == UNTOLD:
         return f"{stands}, then snapshot it: {snapshot}"
-    return (
-        f"{stands}. Snapshot it ({snapshot}), or say which columns are which: "
-        f"gaussdecode spark columns {args.root} {args.target} {title}"
-    )
+    return f"{stands}. Snapshot it ({snapshot}), or declare how columns match: gaussdecode spark columns {args.root} {args.target} {title}"
 
 
 def _gone_text(title: str) -> str:
-    return (
-        f"{title} is gone from the source, and nothing tells which column of its last changes is which: it "
-        f"stays as it was before them. Have its rows leave: gaussdecode snapshot CONFIG --table {title} --dropped"
-    )
+    return f"{title} is gone from the source, and the columns of its last changes cannot be matched: it keeps the rows from before them. To remove its rows: gaussdecode snapshot CONFIG --table {title} --dropped"
 
 
 def _alarms(summary: "Summary") -> Iterator[str]:
@@ -601,8 +621,7 @@ def _alarms(summary: "Summary") -> Iterator[str]:
     for title, changes in sorted(summary.unmatched.items()):
         yield (
             f"{title}: {counted(changes, 'change does', 'changes do')} not fit its rows (an update or a removal of "
-            "a row that is not there, or an insert of one that is): rows are older than the slot, the source "
-            "changed the table without a word in the stream, or an upsert into a ustore table was overtaken. "
+            "a row that is not there, or an insert of one that is): rows are older than the slot, the source changed the table without sending the changes, or an upsert into a ustore table was overtaken. "
             "Compare it (gaussdecode spark verify), or read it again (gaussdecode snapshot CONFIG --table)"
         )
 
@@ -652,7 +671,7 @@ def _columns(args: argparse.Namespace) -> int:
         for word, schema in (("before", question.old), ("after", question.new)):
             names = (f"{c.true_name} {_number_text(c.number)}" for c in schema.columns)
             print(f"  {word}: {', '.join(names)}")
-        print("say which are which with --was NEW=OLD, or --by-name")
+        print("declare how columns match with --was NEW=OLD, or --by-name")
         return EX_OK
     with store.locked():
         decide(question, store, dict(args.was))

@@ -1,17 +1,17 @@
-"""Show how far running daemons are, one line per slot.
+"""Show the status of running daemons, one line per slot.
 
-Asks the monitoring port of each configuration; a directory stands for all its *.yaml
-files. The columns up to decode_change_queue_length are those of GaussDB's
-gs_get_parallel_decode_status(); limit is the stage that limits the throughput, and a line
-below the table says why and which setting would move it.
+Asks the monitoring port of each configuration; a directory stands for all its *.yaml files. The columns
+up to decode_change_queue_length are those of GaussDB's gs_get_parallel_decode_status(). limit is the
+stage that limits the throughput; a line below the table gives the reason and the setting that changes
+it.
 
-Ends with 0 when every daemon answers, streams, lands, and lacks nothing; with 69 when one does
-not answer, does not stream, waits for room on its disk, has lost changes or may have, has tables
-in quarantine or whose existing rows could not be landed, or lags more than --max-lag. Warnings
-alone end with 0. docs/alerts.md has the table of states. To look on: gaussdecode top.
+Exits with 0 when every daemon answers, streams, lands, and misses nothing. Exits with 69 when one does
+not answer, does not stream, waits for room on its disk, has lost changes or may have, has tables in
+quarantine or tables whose existing rows could not be landed, or lags more than --max-lag. Warnings
+alone exit with 0. docs/alerts.md has the table of states. For a live view: gaussdecode top.
 
-With --wait it first waits until all of that is so and no table waits for its existing rows, at
-most so long, and ends with 69 when that is not enough.
+With --wait it first waits until all of that is fulfilled and no table waits for its existing rows. It
+waits at most this long, and then exits with 69.
 
 Examples:
   gaussdecode status --wait 3600 orders.yaml && start-the-readers
@@ -65,18 +65,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print all fields, one object a line")
     parser.add_argument(
-        "--max-lag", type=seconds, metavar="SECONDS", help="a lag above this ends with 69 too"
+        "--max-lag", type=seconds, metavar="SECONDS", help="exit with 69 if the lag is above this"
     )
     parser.add_argument(
         "--wait",
         type=seconds,
         metavar="SECONDS",
-        help="wait so long until it would end with 0 and all existing rows have landed",
+        help="wait at most this long until the exit status is 0 and all existing rows have landed",
     )
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Ask every daemon and print what they say."""
+    """Ask every daemon and print the answers."""
     configs = [load(path) for path in config_files(args.config)]
     has_settled = args.wait is None or _has_settled(args, configs)
     status, silent = _show(args, configs)
@@ -86,7 +86,7 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _has_settled(args: argparse.Namespace, configs: Sequence[Config]) -> bool:
-    """Wait for what --wait is about; gives whether it came in time."""
+    """Wait for the condition of --wait; return whether it came in time."""
     end = time.monotonic() + args.wait
     while not all(_is_settled(config, args.max_lag) for config in configs):
         if time.monotonic() > end:
@@ -104,7 +104,7 @@ def _is_settled(config: Config, max_lag: float | None) -> bool:
 
 
 def _show(args: argparse.Namespace, configs: Sequence[Config]) -> tuple[int, list[str]]:
-    """Print one reading; give the exit status, and what to say of those that are silent."""
+    """Print one reading; return the exit status, and errors about silent daemons."""
     records: list[Record] = []
     silent: list[str] = []
     for config in configs:
@@ -131,7 +131,7 @@ def _is_good(record: Record, max_lag: float | None) -> bool:
 
 
 def _explain(record: Record) -> None:
-    """Say what limits, and what is wrong."""
+    """Print the limiting stage and all problems."""
     limit = record.get("limit")
     if isinstance(limit, dict) and limit.get("setting"):
         text = f"{limit.get('sentence')} What moves it: {limit['setting']}"
@@ -146,7 +146,7 @@ def _explain(record: Record) -> None:
 
 
 def _show_spool(record: Record) -> None:
-    """Say what of open transactions is in no queue any more, and not in memory."""
+    """Print how much of open transactions is in the spool."""
     batches = record.get("working_txn_spooled_batches") or 0
     if batches:
         print(
@@ -156,7 +156,7 @@ def _show_spool(record: Record) -> None:
 
 
 def _show_prepared(record: Record) -> None:
-    """Say how many transactions are prepared and have not ended."""
+    """Print how many prepared transactions have not ended."""
     waiting = record.get("prepared_txn_cnt") or 0
     if waiting:
         verb = "waits" if waiting == 1 else "wait"
@@ -167,13 +167,13 @@ def _show_prepared(record: Record) -> None:
 
 
 def _show_sources(record: Record) -> None:
-    """Say of each source how far it is, and whether the mark of CSNs waits for it."""
+    """Print each source's progress, and whether the CSN mark waits for it."""
     for of in record.get("sources") or []:
         print(f" {record['slot_name']}: {member_line(of)}")
 
 
 def _show_holder(record: Record) -> None:
-    """Say what keeps much WAL on the server, where that is not what we have yet to land."""
+    """Print why the server keeps much WAL, if changes still to land are not the reason."""
     server = record.get("server") or {}
     slot = server.get("slot") or {}
     holder = HOLDERS.get(server.get("held_by") or "")
@@ -187,7 +187,7 @@ def _show_holder(record: Record) -> None:
 
 
 def _show_snapshots(record: Record) -> None:
-    """Say how far the tables are whose rows are being landed, and what is wrong with others."""
+    """Print the progress of snapshots, and tables whose snapshot failed."""
     tables = record.get("snapshot") or {}
     open_tables = [(title, of) for title, of in tables.items() if of.get("state") != "done"]
     for title, of in open_tables[:_SHOWN_TABLES]:

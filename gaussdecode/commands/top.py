@@ -1,13 +1,13 @@
-"""Show all slots of this machine, the worst first, again and again.
+"""Live view of all slots on this host, worst first.
 
-One line for each configuration: how bad it is (!! error, ! warning), the slot, the daemon's state,
-what has not landed yet in bytes and in seconds, rows landed in a second, the durable position, how
-full the fullest read and decode queue are, memory of all processes, uptime, and the first thing
-that is wrong. A daemon that does not answer is a line too, with the reason. Below stand all causes
-of the slot that is chosen (arrow keys), with the commands to copy. q ends it.
+One line per configuration: severity (!! error, ! warning), slot, state of the daemon, data not yet
+landed in bytes and in seconds, rows landed per second, durable position, length of the fullest read and
+decode queue, memory of all processes, uptime, and the first problem. A daemon that does not answer has
+a line too, with the reason. Below the table are all problems of the selected slot (arrow keys), with
+commands to copy. q quits.
 
-Where the output is no terminal the table is printed once, and the end says what `gaussdecode
-status` would: 0 when all is well, 69 when it is not. Colours respect NO_COLOR.
+If the output is not a terminal, the table is printed once. The exit status is then that of `gaussdecode
+status`: 0 when all is well, 69 when it is not. Colours respect NO_COLOR.
 
 --listen serves the same as a page instead, and each daemon's own page below it, so that one tunnel
 is enough: ssh -L 19186:127.0.0.1:19186 HOST. gaussdecode-fleet.service does this.
@@ -57,18 +57,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"configuration files, or directories of them (default: {DIRECTORY})",
     )
     parser.add_argument(
-        "--every", type=seconds, default=2.0, metavar="SECONDS", help="ask so often (default: 2)"
+        "--every",
+        type=seconds,
+        default=2.0,
+        metavar="SECONDS",
+        help="seconds between two updates (default: 2)",
     )
     parser.add_argument(
         "--listen",
         type=address,
         metavar="HOST:PORT",
-        help="serve a page there, of a loopback address",
+        help="serve a page at this loopback address",
     )
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Show it until ended; once where nobody looks on."""
+    """Show the table until stopped; once if the output is not a terminal."""
     fleet = Fleet(args.config)
     if args.listen is not None:
         return _serve(args, fleet)
@@ -83,10 +87,10 @@ def execute(args: argparse.Namespace) -> int:
 
 
 class _Looker:
-    """Asks in a thread of its own, so that a daemon that is silent keeps no key waiting.
+    """Asks the daemons in a separate thread, so that a silent daemon does not delay a key.
 
     Args:
-        fleet: whom to ask.
+        fleet: daemons to ask.
         every: seconds between two rounds.
     """
 
@@ -98,11 +102,11 @@ class _Looker:
         self.newest = self._read()
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End; what is being asked is left to itself."""
+        """Stop the thread; a request in progress is abandoned."""
         self._stop.set()
 
     def _read(self) -> tuple[list[Member], str]:
@@ -158,17 +162,17 @@ def _serve(args: argparse.Namespace, fleet: Fleet) -> int:
 
 
 def _give_up_root(fleet: Fleet) -> None:
-    """A server needs no more rights than a daemon: those of the owner of a landing."""
+    """Give up root: the page needs only the rights of a landing's owner."""
     configs = fleet.configs()
     if os.geteuid() == 0 and configs:
         become(landing_owner(configs[0]))
 
 
 class _Pages:
-    """Finds the page of a path.
+    """Finds the page for a path.
 
     Args:
-        fleet: what is shown.
+        fleet: daemons to show.
     """
 
     def __init__(self, fleet: Fleet) -> None:
@@ -187,7 +191,7 @@ class _Pages:
         return (lambda: self._one(unquote(name))) if prefix == "/slots" else pages.get(path)
 
     def _members(self) -> list[Member]:
-        """The newest answers; however many look on, the daemons are asked once in a second."""
+        """The newest answers; the daemons are asked at most once a second, for any number of viewers."""
         with self._lock:
             if time.monotonic() - self._seen[0] > 1.0:
                 self._seen = time.monotonic(), self._fleet.look()
@@ -200,7 +204,7 @@ class _Pages:
         return record({"slots": [_to_record(member) for member in self._members()]})
 
     def _one(self, name: str) -> Page:
-        """A daemon's own page, under our policy, with the way back."""
+        """A daemon's own page, under our policy, with a link back."""
         config = self._fleet.find(name)
         try:
             if config is not None:

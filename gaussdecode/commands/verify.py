@@ -1,13 +1,13 @@
-"""Check that a landing holds what its commit log says, all of it.
+"""Check that a landing's files match its commit log.
 
-Reads every entry, file and row position, and changes nothing; it may run beside the daemon.
-Ends with 0 when all is well, and with 74 after naming everything that is not. With --ship-missing
-what the mirror has lost and the landing on this host still has is shipped again first.
+Reads every entry, file and row position, and changes nothing; it may run beside the daemon. Exits with
+0 when everything matches, and with 74 after naming every mismatch. With --ship-missing it first ships
+again the objects that the mirror has lost and the landing on this host still has.
 
 Examples:
   gaussdecode verify /var/lib/gaussdecode/orders
   gaussdecode verify --json /var/lib/gaussdecode/orders | jq .rows
-  gaussdecode verify --mirror /etc/gaussdecode/orders.yaml      # what landing.mirror has
+  gaussdecode verify --mirror /etc/gaussdecode/orders.yaml      # the objects of landing.mirror
   gaussdecode verify --mirror --ship-missing /etc/gaussdecode/orders.yaml
 """
 
@@ -42,18 +42,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ship-missing",
         action="store_true",
-        help="with --mirror: first put objects that are gone there and are here, beside a daemon too",
+        help="with --mirror: first upload objects that the mirror lacks and this host has; a daemon may run",
     )
     parser.add_argument("--json", action="store_true", help="print one object")
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Verify, print what was seen, and complain about what is wrong."""
+    """Verify, print a summary, and name mismatches."""
     if args.mirror:
         report = _verify_mirror(args.root, is_shipping=args.ship_missing)
         return _execute(report, str(args.root), is_json=args.json)
     if args.ship_missing:
-        raise ConfigError("--ship-missing is of a mirror: give --mirror and the configuration too")
+        raise ConfigError("--ship-missing needs --mirror and a configuration file")
     work_as_owner_of(args.root)
     if not args.root.is_dir():
         why = "it is a file" if args.root.exists() else "no such directory"
@@ -88,7 +88,7 @@ def _verify_mirror(path: Path, *, is_shipping: bool) -> Report:
 
 @contextlib.contextmanager
 def _local_disk(root: Path) -> Iterator[Disk | None]:
-    """The disk of the landing on this host; None where there is none."""
+    """The disk of the landing on this host; None without a landing."""
     if not (root / LAYOUT).is_file():
         yield None
         return

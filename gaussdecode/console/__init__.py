@@ -1,1 +1,1 @@
-"""What commands share towards a terminal: arguments, tables, progress, signals."""
+"""Command-line helpers: arguments, tables, progress, signals."""

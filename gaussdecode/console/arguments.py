@@ -1,4 +1,4 @@
-"""Types of command-line arguments, with messages that say what is wanted."""
+"""Parse command-line arguments; errors name the expected form."""
 
 import argparse
 import ipaddress
@@ -57,7 +57,7 @@ def place(text: str) -> "Place":
 
 
 def address(text: str) -> Address:
-    """Read where to listen: a loopback address, because nobody is asked for a password there."""
+    """Read a listening address; it must be a loopback address, because the page asks for no password."""
     try:
         found = AddressType().read(text)
         is_loopback = found.host == "localhost" or ipaddress.ip_address(found.host).is_loopback

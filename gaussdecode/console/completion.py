@@ -1,7 +1,7 @@
-"""Shell completion scripts, written from the parser itself.
+"""Write shell completion scripts from the argument parser.
 
-Given a parser; promises a script that completes sub-commands, options and their
-choices, and file names elsewhere. It knows no command.
+Given a parser; promises a script that completes sub-commands, options and their choices, and file names
+elsewhere. Knows no particular command.
 """
 
 import argparse
@@ -55,7 +55,7 @@ if [[ $zsh_eval_context[-1] == loadautofunc ]]; then _{prog} "$@"; else compdef 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Node:
-    """One parser of the tree: where it is, and what may stand next."""
+    """One parser of the tree: its path, and the words that may follow."""
 
     path: tuple[str, ...]
     commands: dict[str, str]
@@ -68,7 +68,7 @@ class _Node:
 
     @property
     def files(self) -> str:
-        """``yes`` where a file name may stand."""
+        """``yes`` if a file name may follow."""
         return "" if self.commands or self.choices else "yes"
 
 

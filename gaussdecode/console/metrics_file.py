@@ -1,4 +1,4 @@
-"""Files that node_exporter's textfile collector reads."""
+"""Write files for node_exporter's textfile collector."""
 
 import os
 from pathlib import Path

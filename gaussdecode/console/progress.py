@@ -1,4 +1,4 @@
-"""Words for the progress of snapshots, as ``/status`` has it."""
+"""Format the progress of snapshots from ``/status``."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -12,7 +12,7 @@ Record = Mapping[str, Any]  # Any: JSON
 
 
 def describe(tables: Mapping[str, Record]) -> str:
-    """One line: the table that is being read, and how many others wait; empty for none."""
+    """One line: the table that is being read, and the number of waiting ones; empty for none."""
     left = {title: of for title, of in tables.items() if of.get("state") not in _ENDED}
     if not left:
         return ""
@@ -22,7 +22,7 @@ def describe(tables: Mapping[str, Record]) -> str:
 
 
 def describe_table(record: Record) -> str:
-    """How far one table is."""
+    """Progress of one table."""
     parts = [str(record.get("state"))]
     chunks, rows, estimate = (int(record.get(name) or 0) for name in ("chunks", "rows", "estimate"))
     if chunks:
@@ -39,7 +39,7 @@ def describe_table(record: Record) -> str:
 
 
 def _size(count: float) -> str:
-    """Spell bytes with three digits."""
+    """Format a number of bytes with three digits."""
     for unit in _UNITS[:-1]:
         if count < 1000:
             return f"{count:.3g} {unit}"

@@ -1,4 +1,4 @@
-"""What `top` shows, as lines of a terminal. Pure: given slots, the size, and what is chosen."""
+"""Format the screen of `top` as terminal lines. Pure: given slots, size and the selected slot."""
 
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -20,10 +20,10 @@ _KEYS: Final = "up and down: choose   q: end"
 
 
 class Paint:
-    """Escape sequences, or nothing where they are not wanted.
+    """Escape sequences, or nothing if they are not wanted.
 
     Args:
-        is_live: the terminal is ours: what is chosen is shown inverted.
+        is_live: the command owns the terminal: the selected line is inverted.
         has_colour: colours are wanted.
     """
 
@@ -32,7 +32,7 @@ class Paint:
         self._has_colour = has_colour
 
     def level(self, level: str, text: str) -> str:
-        """In the colour of a level."""
+        """In the colour of a severity level."""
         return f"\x1b[{_COLOURS[level]}m{text}\x1b[39m" if self._has_colour else text
 
     def chosen(self, text: str) -> str:
@@ -47,15 +47,15 @@ class Paint:
 def frame(
     members: Sequence[Member], chosen: int, width: int, height: int, clock: str, paint: Paint
 ) -> list[str]:
-    """A whole screen: at most `height` lines of at most `width` columns.
+    """Format a full screen: at most `height` lines of at most `width` columns.
 
     Args:
-        members: the worst first.
-        chosen: index of the one that is explained below.
-        width: of the terminal.
-        height: likewise.
-        clock: the time of these figures.
-        paint: how to show what stands out.
+        members: slots, the worst first.
+        chosen: index of the selected slot, which is explained below the table.
+        width: width of the terminal.
+        height: height of the terminal.
+        clock: time of these figures.
+        paint: escape sequences for emphasis.
     """
     title = summary(members)
     room = width - len(title)
@@ -73,7 +73,7 @@ def frame(
 def table_lines(
     members: Sequence[Member], width: int | None, paint: Paint, chosen: int | None = None
 ) -> list[str]:
-    """A header and a line for each slot; as wide as need be without a width."""
+    """A header and a line for each slot; without a width, as wide as needed."""
     cells = [_shortened(member.cells()) for member in members]
     columns = list(cells[0]) if cells else []
     sizes = {name: max(len(name), *(len(of[name]) for of in cells)) for name in columns}
@@ -115,7 +115,7 @@ def _line(mark: str, cells: dict[str, str], sizes: dict[str, int]) -> str:
 
 
 def _details(member: Member, width: int) -> Iterator[str]:
-    """What is followed, and everything that is wrong with it; commands have lines of their own."""
+    """The slot's source and all its problems; commands are on lines of their own."""
     about = describe_source(member.record.get("source") or {})
     yield from _folded("", f"{member.slot}: {about or member.state}", width)
     if not member.causes:
@@ -133,7 +133,7 @@ def _details(member: Member, width: int) -> Iterator[str]:
 
 
 def _without_commands(action: str) -> tuple[str, list[str]]:
-    """A sentence that counts its commands, and these, to be copied whole."""
+    """Replace the commands in a sentence by numbers; return both, so that commands print whole."""
     parts = action.split("`")
     commands = parts[1::2]
     marked = (

@@ -1,4 +1,4 @@
-"""Ending a command in order."""
+"""Handle SIGINT and SIGTERM: stop work in order, or interrupt it."""
 
 import contextlib
 import signal
@@ -10,17 +10,17 @@ from typing import Any
 
 @contextlib.contextmanager
 def until_signal() -> Iterator[threading.Event]:
-    """Give an event that SIGINT and SIGTERM set, so that work is ended in order."""
+    """An event that SIGINT and SIGTERM set, so that work can stop in order."""
     stop = threading.Event()
     with _handled(stop.set):
         yield stop
 
 
 class Interrupt:
-    """SIGINT and SIGTERM: they raise KeyboardInterrupt, but not while a step that has begun is held.
+    """SIGINT and SIGTERM raise KeyboardInterrupt, except while `hold` is in force.
 
     Attributes:
-        is_set: one came.
+        is_set: a signal came.
     """
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class Interrupt:
         self._is_held = False
 
     def hold(self) -> None:
-        """Let nothing be raised from now on, unless a second signal comes."""
+        """Raise nothing from now on, unless a second signal comes."""
         self._is_held = True
 
     def release(self) -> None:
@@ -42,7 +42,7 @@ class Interrupt:
             raise KeyboardInterrupt
 
     def on_signal(self) -> None:
-        """Take a signal."""
+        """Handle a signal."""
         may_wait = self._is_held and not self.is_set
         self.is_set = True
         if not may_wait:
@@ -51,7 +51,7 @@ class Interrupt:
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[Interrupt]:
-    """Have SIGINT and SIGTERM interrupt what runs."""
+    """Make SIGINT and SIGTERM interrupt the running code."""
     interrupt = Interrupt()
     with _handled(interrupt.on_signal):
         yield interrupt
@@ -59,7 +59,7 @@ def interruptible() -> Iterator[Interrupt]:
 
 @contextlib.contextmanager
 def _handled(act: Callable[[], None]) -> Iterator[None]:
-    """Have SIGINT and SIGTERM do something."""
+    """Make SIGINT and SIGTERM call a function."""
 
     def on_signal(_number: int, _frame: FrameType | None) -> None:
         act()

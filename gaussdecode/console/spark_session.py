@@ -1,4 +1,4 @@
-"""Spark's session of a command, and how it ends: in order, by a signal, or because Spark has died."""
+"""Start and stop a command's Spark session: in order, on a signal, or after Spark's Java process died."""
 
 import contextlib
 import os
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 def spark_session(
     master: str | None, settings: Mapping[str, str] | None = None
 ) -> Iterator["SparkSession"]:
-    """Give the session of this process, or start one and stop it afterwards.
+    """Use the session of this process, or start one and stop it afterwards.
 
     Args:
-        master: of Spark; None for this machine.
-        settings: of the session, if one is started.
+        master: Spark master; None for this machine.
+        settings: settings of a new session.
 
     Raises:
         ConfigError: pyspark or Java is not installed.
-        SparkEndedError: Spark's Java process is not there any more.
+        SparkEndedError: Spark's Java process has ended.
     """
     try:
         from pyspark.sql import SparkSession
@@ -65,8 +65,7 @@ def spark_session(
             if _is_there(session):
                 raise
             raise SparkEndedError(
-                "Spark's Java process has ended by itself, or somebody killed it: what it said is "
-                "above. Where the kernel did, for memory (dmesg): --conf spark.driver.memory=...; "
+                "Spark's Java process has ended by itself, or somebody killed it: see its output above. If the kernel killed it for memory (dmesg): --conf spark.driver.memory=...; "
                 "run the command again, it begins where it was"
             ) from error
         finally:
@@ -75,7 +74,7 @@ def spark_session(
 
 
 def _is_there(session: "SparkSession") -> bool:
-    """Whether its Java process still answers; an error of its own is an answer."""
+    """Whether its Java process still answers; an error of its own counts as an answer."""
     from py4j.protocol import Py4JError, Py4JNetworkError
 
     try:
@@ -88,10 +87,10 @@ def _is_there(session: "SparkSession") -> bool:
 
 
 class EndedBy:
-    """Lets work end in order that fails because it is told to end, as a context.
+    """A context that treats errors after a stop signal as a normal end.
 
-    A signal to the whole process group or control group, as a terminal and systemd send it, ends
-    Spark's processes before this one can: whatever fails then is begun again by the next run.
+    A terminal and systemd signal the whole process group or control group, which ends Spark's processes
+    before this one can react. The next run repeats the work that fails then.
 
     Args:
         stop: set once a signal has come.
@@ -109,8 +108,8 @@ class EndedBy:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool:
-        """Take an error for the end that was asked for."""
+        """Suppress an error that the requested stop caused."""
         if not isinstance(error, Exception) or not self._stop.is_set():
             return False
-        print("gaussdecode: stopped; the next run begins again what was under way", file=sys.stderr)
+        print("gaussdecode: stopped; the next run repeats the unfinished work", file=sys.stderr)
         return True

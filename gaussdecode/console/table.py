@@ -1,4 +1,4 @@
-"""Prints rows the way psql does, as wide as the terminal at most."""
+"""Print rows like psql, at most as wide as the terminal."""
 
 import shutil
 import sys
@@ -12,7 +12,7 @@ _NARROWEST: Final = 16  # of a cell that is folded; arbitrary
 def terminal_width() -> int | None:
     """Columns of the terminal that standard output goes to; None for a file or a pipe.
 
-    What goes to a file is not folded, so that a line can be searched for.
+    Output to a file is not folded, so that a line can be searched for.
     """
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
@@ -23,9 +23,10 @@ def table_lines(
     """Align columns under a header.
 
     Args:
-        columns: their names.
-        rows: cells, as many as columns.
-        width: of the terminal: cells of the widest column are folded to it; None to fold none.
+        columns: column names.
+        rows: rows of as many cells as columns.
+        width: width of the terminal, to which cells of the widest column are folded; None to fold
+            none.
     """
     widths = [max(map(len, cells)) for cells in zip(columns, *rows, strict=True)]
     if width is not None:
@@ -54,7 +55,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print aligned columns under a header.
 
     Args:
-        columns: their names.
-        rows: cells, as many as columns.
+        columns: column names.
+        rows: rows of as many cells as columns.
     """
     print("\n".join(table_lines(columns, rows, terminal_width())))

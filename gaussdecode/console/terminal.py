@@ -1,4 +1,4 @@
-"""The terminal that a live command has to itself, until it gives it back as it was."""
+"""Take over the terminal for a live command, and restore it afterwards."""
 
 import contextlib
 import os
@@ -20,7 +20,7 @@ _KEYS: Final = {"\x1b[A": "up", "\x1bOA": "up", "\x1b[B": "down", "\x1bOB": "dow
 
 
 class Terminal:
-    """Shows whole screens, and reads keys; made by `taken`."""
+    """Shows full screens and reads keys; created by `taken`."""
 
     def __init__(self) -> None:
         self._shown: tuple[object, ...] = ()
@@ -28,12 +28,12 @@ class Terminal:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Columns and lines, as they are now."""
+        """Current columns and lines."""
         columns, lines = os.get_terminal_size(sys.stdout.fileno())
         return columns or _USUAL[0], lines or _USUAL[1]
 
     def show(self, lines: Sequence[str]) -> None:
-        """Put these lines on the screen, and nothing else."""
+        """Replace the screen by these lines."""
         if self._shown != (self.size, *lines):
             self._shown = (self.size, *lines)
             text = "\x1b[K\n".join(lines)
@@ -41,7 +41,7 @@ class Terminal:
             sys.stdout.flush()
 
     def key(self, seconds: float) -> str | None:
-        """The next key, or None when none is pressed in so many seconds: ``up``, ``down``, a letter."""
+        """The next key (``up``, ``down`` or a letter), or None if none is pressed in this many seconds."""
         if not self._typed:
             ready, _, _ = select.select([sys.stdin], [], [], seconds)
             if not ready:
@@ -54,7 +54,7 @@ class Terminal:
 
 @contextlib.contextmanager
 def taken() -> Iterator[Terminal]:
-    """Take the terminal, and give it back however this ends."""
+    """Take over the terminal, and restore it however this ends."""
     before = termios.tcgetattr(sys.stdin)
     try:
         tty.setcbreak(sys.stdin)

@@ -1,1 +1,1 @@
-"""The demo's server, workload and proof; the daemon is the real one."""
+"""Server, workload and proof of the demo; the daemon is the real one."""

@@ -1,9 +1,8 @@
-"""A PostgreSQL server of our own, for the demo and the tests.
+"""Run a private PostgreSQL server, for the demo and the tests.
 
-Given the programs of one major, makes a cluster in a new directory, starts and stops it
-and removes it again. The server listens on 127.0.0.1 and on a socket in its directory,
-dies with the process that started it, and runs as an unprivileged user when we are
-root, because PostgreSQL refuses root.
+Given the programs of one major version, creates a cluster in a new directory, starts, stops and removes
+it. The server listens on 127.0.0.1 and on a socket in its directory, and ends with the process that
+started it. For root it runs as an unprivileged user, because PostgreSQL refuses root.
 """
 
 import ctypes
@@ -74,7 +73,7 @@ def major_of(directory: Path) -> int:
 
 
 def unprivileged_user() -> pwd.struct_passwd | None:
-    """Choose whom the server runs as: None for ourselves, unless we are root."""
+    """Choose the server's user: None for the current user, unless that is root."""
     if os.geteuid() != 0:
         return None
     for name in ("postgres", "nobody"):
@@ -86,12 +85,12 @@ def unprivileged_user() -> pwd.struct_passwd | None:
 
 
 def _is_reachable(path: Path) -> bool:
-    """Tell whether every user can step into the directory."""
+    """Whether every user can enter the directory."""
     return all(parent.stat().st_mode & 0o001 for parent in (path, *path.resolve().parents))
 
 
 def _die_with_parent() -> Callable[[], None]:
-    """Make the function that a child calls so that it stops when we are gone."""
+    """The function that a child calls so that it ends with this process."""
     libc = ctypes.CDLL(None)
 
     def arm() -> None:
@@ -118,7 +117,7 @@ class Cluster:
             settings: server settings on top of ours; None leaves one to the server's own files.
 
         Raises:
-            ConfigError: the programs do not work here; says what they said.
+            ConfigError: the programs do not work here; the text quotes them.
         """
         self._user = unprivileged_user()
         wanted = {**_SETTINGS, **(settings or {})}
@@ -149,7 +148,7 @@ class Cluster:
 
     @property
     def log(self) -> Path:
-        """What the server wrote to its standard error."""
+        """Standard error of the server."""
         return self.home / "server.log"
 
     def dsn(self, database: str = "postgres", **extra: str | int) -> str:

@@ -1,4 +1,4 @@
-"""A Java for Spark: the system's when it is new enough, else the one from PyPI."""
+"""Find a Java for Spark: the system's if it is new enough, else the one from PyPI."""
 
 import importlib.util
 import os

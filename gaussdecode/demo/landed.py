@@ -1,4 +1,4 @@
-"""Landed rows, table by table, as the commit log tells of them."""
+"""Read landed tables from the commit log."""
 
 import dataclasses
 import json
@@ -11,7 +11,7 @@ class LandedTable:
     """One table as the commit log describes it.
 
     Attributes:
-        directory: of its files, below ``data/``.
+        directory: directory of its files, below ``data/``.
         schema: true schema name.
         name: true table name.
         key: landed names of the columns that identify a row, or None.
@@ -20,7 +20,7 @@ class LandedTable:
         rows: number of landed rows.
         ops: landed rows by operation.
         bytes: size of the files.
-        snapshot_lsn: position at which the rows that were there before landed, or None.
+        snapshot_lsn: position at which existing rows landed, or None.
     """
 
     directory: str
@@ -41,7 +41,7 @@ class LandedTable:
 
 
 def read_tables(root: Path) -> list[LandedTable]:
-    """Read the commit log of a landing; give its tables by name."""
+    """Read the commit log of a landing; return its tables by name."""
     found: dict[str, list[dict[str, Any]]] = {}  # Any: JSON
     snapshots: dict[str, int] = {}
     for path in sorted((root / "commits").glob("[0-9]*.json")):

@@ -1,4 +1,4 @@
-"""A TCP port for a server that is started a moment later."""
+"""Find a TCP port for a server that is started a moment later."""
 
 import random
 import socket

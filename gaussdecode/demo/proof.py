@@ -1,13 +1,13 @@
-"""Proves with Spark that what landed equals the database.
+"""Prove with Spark that the landed changes equal the database.
 
-Spark reads the landed files that the commit log names, and replays them, from the rows that
-were there before (operation R) on: for a table with a key the last version of every row, for one without the sum of rows added and removed.
-The database's own tables come through psycopg into Parquet files of the same types. Both
-sides must hold the same rows, each as often as the other.
+Spark reads the landed files that the commit log names and replays them, beginning with the existing
+rows (operation R). For a table with a key it keeps the last version of every row; for a table without
+one it counts rows added and removed. psycopg copies the database's own tables into Parquet files of the
+same types. Both sides must hold the same rows, each equally often.
 
-The replay fills a column that was not sent from earlier changes of the same key; an update
-that changes the key *and* leaves such a column out would need those of the old key. The
-demo's sessions make none.
+The replay fills a column that was not sent from earlier changes of the same key. An update that changes
+the key *and* lacks such a column would need the changes of the old key. The demo's sessions make no
+such update.
 """
 
 import contextlib
@@ -35,13 +35,13 @@ _WEIGHT: Final = "gd_weight"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Verdict:
-    """What Spark found for one table.
+    """Spark's result for one table.
 
     Attributes:
-        table: it is about.
-        rows: in the database.
-        missing: rows of the database that the replay does not give.
-        surplus: rows of the replay that the database does not have.
+        table: title of the table.
+        rows: number of rows in the database.
+        missing: rows of the database that the replay lacks.
+        surplus: rows of the replay that the database lacks.
     """
 
     table: LandedTable
@@ -125,7 +125,7 @@ def spark_session(directory: Path) -> Iterator[SparkSession]:
 
 @contextlib.contextmanager
 def _errors_into(path: Path) -> Iterator[None]:
-    """Let a child that starts now write its standard error into a file, all its life."""
+    """Send the standard error of a child that starts now to a file, all its life."""
     sys.stderr.flush()
     kept = os.dup(2)
     with path.open("ab") as log:
@@ -141,10 +141,10 @@ def prove(spark: SparkSession, dsn: str, table: LandedTable, directory: Path) ->
     """Compare one table's replay with the database.
 
     Args:
-        spark: running.
-        dsn: of the database, at rest.
-        table: from `read_tables`.
-        directory: for the exported table.
+        spark: a running session.
+        dsn: connection string of the database, at rest.
+        table: table from `read_tables`.
+        directory: directory for the exported table.
     """
     path = directory / f"{abs(hash(table.title)):x}.parquet"
     export(dsn, table, path)
@@ -167,7 +167,7 @@ def prove(spark: SparkSession, dsn: str, table: LandedTable, directory: Path) ->
 
 
 def replay(spark: SparkSession, table: LandedTable) -> DataFrame:
-    """Replay the changes of a table; give its rows with how often each is there."""
+    """Replay the changes of a table; return its rows with how often each exists."""
     # One depth of partitions (gd_date) and growing schemas: the newest names all columns.
     changes = spark.read.option("mergeSchema", "true").parquet(*table.files)
     if table.snapshot_lsn is not None:  # its rows replace all that was landed up to there
@@ -185,7 +185,7 @@ def replay(spark: SparkSession, table: LandedTable) -> DataFrame:
 
 
 def _replay_keyed(changes: DataFrame, table: LandedTable) -> DataFrame:
-    """Keep the last version of every key; take columns that were not sent from before."""
+    """Keep the last version of every key; take columns that were not sent from earlier changes."""
     key = table.key or ()
     new = [F.col(_quoted(name)).alias(f"gd_key_{i}") for i, name in enumerate(key)]
     old = [F.col(f"gd_old.{_quoted(name)}").alias(f"gd_key_{i}") for i, name in enumerate(key)]

@@ -1,4 +1,4 @@
-"""The demo's database: a small shop with columns of many types, and who uses it.
+"""Define the demo's database, a small shop with columns of many types, and its sessions.
 
 Customers, orders and their lines with keys of several kinds; documents stored out of
 line; measurements without a key; an audit trail that only grows; a table with an odd
@@ -67,10 +67,10 @@ _SIZE: Final = (
 
 
 class Shopper(threading.Thread):
-    """One session that shops until told to stop.
+    """One session that changes rows until it is stopped.
 
     Args:
-        dsn: of the database.
+        dsn: connection string of the database.
         index: number of the session, from 1; its rows do not collide with others'.
         stop: set when it is time to go.
 
@@ -111,7 +111,7 @@ class Shopper(threading.Thread):
             self.failure = error
 
     def _transaction(self, session: Session, steps: list[Any]) -> None:  # Any: bound methods
-        """Run some steps; one transaction in twenty is rolled back, as in life."""
+        """Run some steps; one transaction in twenty is rolled back."""
         self._open = 0
         try:
             with session.transaction() as transaction:

@@ -1,4 +1,4 @@
-"""Progress on a terminal, or line by line where there is none."""
+"""Show progress on a terminal, or line by line without one."""
 
 import os
 import sys
@@ -13,7 +13,7 @@ _CLEAR: Final = "\r\x1b[K"
 
 
 class Display:
-    """Headings, facts, a live line and tables.
+    """Prints headings, facts, a live line and tables.
 
     Args:
         out: standard output, or what a test gives.
@@ -27,18 +27,18 @@ class Display:
         self._next_plain = 0.0
 
     def step(self, text: str) -> None:
-        """Say what happens now."""
+        """Print the next step."""
         self._end_live()
         mark = "\x1b[1m==>\x1b[0m" if self._is_bold else "==>"
         print(f"{mark} {text}", file=self._out, flush=True)
 
     def fact(self, text: str) -> None:
-        """Say a detail of the step."""
+        """Print a detail of the step."""
         self._end_live()
         print(f"    {text}", file=self._out, flush=True)
 
     def live(self, text: str, *, is_last: bool = False) -> None:
-        """Show how far it is; on a terminal in one line, else every other second."""
+        """Print progress: on a terminal in one line, else every other second."""
         now = time.monotonic()
         if self._is_terminal:
             print(f"{_CLEAR}    {text}", end="", file=self._out, flush=True)
@@ -48,7 +48,7 @@ class Display:
             print(f"    {text}", file=self._out, flush=True)
 
     def table(self, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """Show columns: the first to the left, the others to the right."""
+        """Print columns: the first left-aligned, the others right-aligned."""
         self._end_live()
         widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
         for row in (head, *rows):
@@ -70,7 +70,7 @@ def grouped(number: float) -> str:
 
 
 def size(number: float) -> str:
-    """Write a number of bytes as people say it."""
+    """Format a number of bytes for people."""
     for unit in ("B", "kB", "MB"):
         if abs(number) < 1000:
             return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"

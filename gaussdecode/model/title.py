@@ -1,13 +1,14 @@
-"""Titles: how a table is spelled for people, and told from every other.
+"""Write and read table titles: names for people that identify one table.
 
-``schema.name``, as nearly always. Where one of the two has a dot or a double quote, or is
-empty, both parts that need it stand in double quotes, as in SQL: ``a."b.c"`` and ``"a.b".c``
-are two tables. So a title is an identity: different tables have different titles, and anyone who
-keeps something by title keeps it by the pair. Nothing is folded to lower case.
+Mostly ``schema.name``. A part that has a dot or a double quote, or is empty, stands in double quotes, as in SQL:
+``a."b.c"`` and ``"a.b".c`` are two tables. So different tables have different titles, and a title identifies
+the pair of schema and name. Nothing is folded to lower case.
 """
 
 import re
 from typing import Final
+
+from gaussdecode.model.sqlnames import quoted_name
 
 _PLAIN: Final = re.compile(r'[^."]+')
 _TITLE: Final = re.compile(r'("(?:[^"]|"")*"|[^."]+)\.("(?:[^"]|"")*"|[^."]+)')
@@ -18,7 +19,7 @@ def table_title(schema: str, name: str) -> str:
 
     Args:
         schema: name, as the server has it.
-        name: of the table, likewise.
+        name: name of the table, likewise.
     """
     return f"{_spelled(schema)}.{_spelled(name)}"
 
@@ -42,7 +43,7 @@ def split_title(title: str) -> tuple[str, str]:
 def _spelled(part: str) -> str:
     if _PLAIN.fullmatch(part):
         return part
-    return '"' + part.replace('"', '""') + '"'
+    return quoted_name(part)
 
 
 def _read(part: str) -> str:

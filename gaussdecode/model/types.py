@@ -1,18 +1,19 @@
-"""How the values of a column are held.
+"""Choose the kind of column that holds the values of a type.
 
-Given a type's OID, its modifier and, for a user's type, the name that its Type message
-carried, `column_type` says in which `Kind` of column the values land. It knows nothing
-of the catalogue: what the wire does not tell is held as text, so that nothing is lost.
+Given a type's OID, its modifier and, for a user's type, the name that its Type message carried, `column_type`
+gives the `Kind`. It knows nothing of the catalogue: a type that the wire does not describe is held as text, so
+that nothing is lost. Types come from the stream alone. If domains were looked up in the catalogue, the same
+WAL would land differently after an ALTER DOMAIN, and a catalogue that does not answer would stop the stream.
 
-Values that their kind cannot hold (Infinity, BC, years past 9999, numbers with too many
-digits, arrays of several dimensions) are the decoder's business: they become NULL, and
-their text is kept beside the row.
+Values that their kind cannot hold (Infinity, BC, years past 9999, numbers with too many digits, arrays of
+several dimensions) become NULL in the decoder, and their text is kept beside the row.
 """
 
 import dataclasses
 import enum
-import re
 from typing import Any, Final, Self
+
+from gaussdecode.model.sqlnames import name_as_needed
 
 MAX_DECIMAL_PRECISION: Final = 38  # of decimal128; readers refuse more
 
@@ -180,7 +181,6 @@ _OID_BY_SPELLING: Final[dict[str, int]] = {
 } | {_BUILT_IN[element].spelling + "[]": array for array, element in _ELEMENT.items()}
 
 _TEXT: Final = ColumnType(Kind.STRING)
-_PLAIN_IDENTIFIER: Final = re.compile(r"[a-z_][a-z0-9_$]*")
 _TYPMOD_HEADER: Final = 4  # the server adds VARHDRSZ to a numeric's modifier
 _SCALE_MASK: Final = 0x7FF  # 11 bits, two's complement since PostgreSQL 15
 _SCALE_SIGN: Final = 0x400
@@ -209,7 +209,7 @@ def column_type(
         namespace, name = user_type
         known = _OID_BY_NAME.get(name) if namespace in ("", "pg_catalog") else None
         if known is None:
-            return _TEXT, f"{_quoted(namespace or 'pg_catalog')}.{_quoted(name)}"
+            return _TEXT, f"{name_as_needed(namespace or 'pg_catalog')}.{name_as_needed(name)}"
         type_oid = known
     if type_oid in _ELEMENT:
         return _array_type(_ELEMENT[type_oid], type_modifier)
@@ -289,10 +289,3 @@ def _numeric_type(type_modifier: int) -> ColumnType:
     if not 0 < precision <= MAX_DECIMAL_PRECISION:
         return _TEXT
     return ColumnType(Kind.DECIMAL, precision=precision, scale=scale)
-
-
-def _quoted(identifier: str) -> str:
-    """Quote an identifier as the server would, keywords aside."""
-    if _PLAIN_IDENTIFIER.fullmatch(identifier):
-        return identifier
-    return '"' + identifier.replace('"', '""') + '"'

@@ -1,18 +1,21 @@
-"""Accepting a gap: the hole is measured, a slot is there, and the log goes on after it.
+"""Accept a gap: measure it, provide a slot, and let the log continue after it.
 
-The landing is locked meanwhile, so no daemon runs. In this order, so that an end at any
-point can be followed by another attempt:
+The landing is locked meanwhile, so no daemon runs. The steps are in this order, so that an attempt that
+ended at any point can be repeated:
 
-1. `Hole.find`: log and server belong together but for the slot, and something is missing, or is to
+1. `Hole.find`: log and server belong together except for the slot, and changes are missing, or are to
    be skipped;
-2. the operator confirms the exact beginning;
-3. a slot that is lost is dropped, one that is missing is made: where it begins, the hole ends; one that
-   is to skip changes is advanced;
+2. the operator confirms the exact beginning; 3. a lost slot is dropped, and a missing slot is created:
+the gap ends where the new slot begins; to skip
+   changes, the slot is advanced;
 4. the server is asked again: with this slot and a log at this position a stream may start;
 5. an entry of kind gap is committed there, in the next epoch.
 
-A slot made or advanced in step 3 and not recorded in step 5 is, at the next attempt, one that was
+A slot created or advanced in step 3 and not recorded in step 5 is, at the next attempt, a slot that was
 "confirmed" beyond the log, with the same two positions.
+
+The operator types the position where the gap begins. `--yes` would not say which gap was looked at, and
+an option of `run` would stay in a unit file and accept the next gap unseen.
 """
 
 import contextlib
@@ -45,7 +48,7 @@ from gaussdecode.source.postgresql.slot import read_server
 from gaussdecode.source.slot import LandingPosition, ServerState, SlotState
 
 END: Final = Lsn((1 << 64) - 1)
-"""Where the server's WAL ends, wherever that is."""
+"""The present end of the server's WAL."""
 
 _SEARCHED: Final = 100  # entries at the end of the log, for why the slot was lost; arbitrary
 
@@ -55,9 +58,9 @@ def open_log(config: Config) -> Iterator[CommitLog]:
     """Lock and recover the landing of a configuration, as the daemon does.
 
     Raises:
-        ConfigError: there is none yet.
-        IdentityError: it belongs to another slot.
-        LandingError: the daemon has it, or it is damaged.
+        ConfigError: there is no landing yet.
+        IdentityError: the landing belongs to another slot.
+        LandingError: the daemon holds the lock, or the landing is damaged.
     """
     root = config.landing.root
     layout = None
@@ -81,14 +84,14 @@ def open_log(config: Config) -> Iterator[CommitLog]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Hole:
-    """What is missing between a log and its slot.
+    """The gap between a log and its slot.
 
     Attributes:
-        config: of the slot.
-        log: how far it is.
-        server: as it was found.
-        gap: that an operator may accept; its end is known only where the slot can be used.
-        skips_until: where the slot is to be advanced to; None for nowhere.
+        config: configuration of the slot.
+        log: position of the log.
+        server: state of the server when the gap was measured.
+        gap: gap to accept; its end is known only if the slot can be used.
+        skips_until: position to advance the slot to; None to skip nothing.
     """
 
     config: Config
@@ -102,14 +105,15 @@ class Hole:
         """Compare a log with its slot.
 
         Args:
-            config: of the slot.
-            log: locked.
-            until: skip changes up to there; `END` for all there are, None for none.
+            config: configuration of the slot.
+            log: the locked log.
+            until: skip changes up to this position; `END` for all, None for none.
 
         Raises:
-            ConfigError: nothing is missing, or somebody reads the slot, or `until` is no position to skip to.
-            IdentityError: something else is wrong, which accepting a gap does not cure.
-            SourceError: the server cannot be asked.
+            ConfigError: nothing is missing, the slot is in use, or `until` is not a position to
+                skip to.
+            IdentityError: another error exists, which accepting a gap does not repair.
+            SourceError: the server does not answer.
         """
         state = landing_position(log.layout, log.entries, log.source)
         if state is None:
@@ -129,20 +133,20 @@ class Hole:
         if slot is not None and slot.is_active:
             raise ConfigError(
                 f"{config.path.name}: slot {config.slot!r} is in use by process "
-                f"{slot.active_pid or 'unknown'} of the server; stop who reads it, then accept the gap"
+                f"{slot.active_pid or 'unknown'} of the server; stop its reader, then accept the gap"
             )
         return cls(config, state, server, _with_reason(log, gap), until)
 
     @property
     def needs_slot(self) -> bool:
-        """Accepting makes a slot; one that is lost is dropped before."""
+        """Whether accepting creates a slot; a lost one is dropped first."""
         return self.server.slot is None or _is_lost(self.server.slot)
 
     def accept(self, log: CommitLog, *, failover: bool = False) -> CommitEntry:
-        """Steps 3 to 5.
+        """Do steps 3 to 5.
 
         Raises:
-            IdentityError: a stream could not start then; nothing is recorded.
+            IdentityError: a stream could not start afterwards; nothing is recorded.
             SourceError: the server failed or refused; nothing is recorded.
             LandingError: the entry could not be committed.
         """
@@ -171,10 +175,10 @@ class Hole:
 def _skipped(
     config: Config, log: LandingPosition, server: ServerState, gap: Gap | None, until: Lsn
 ) -> Gap:
-    """The gap that is left when changes up to a position are skipped.
+    """The gap that remains if changes up to a position are skipped.
 
     Raises:
-        ConfigError: it is none that can be skipped to.
+        ConfigError: the position cannot be skipped to.
     """
     begin = log.lsn if gap is None else gap.from_lsn
     known = begin if gap is None else gap.until_lsn
@@ -198,10 +202,10 @@ def _is_lost(slot: SlotState) -> bool:
 
 
 def ask_server(config: Config, log: LandingPosition | None) -> ServerState:
-    """Ask the server of a configuration for everything that decides about a start.
+    """Ask a configuration's server for the state that decides whether a stream can start.
 
     Raises:
-        SourceError: it cannot be asked.
+        SourceError: the server does not answer.
     """
     if is_gaussdb(config):
         with open_pair(config) as pair:
@@ -211,7 +215,7 @@ def ask_server(config: Config, log: LandingPosition | None) -> ServerState:
 
 
 def check_server(config: Config, log: LandingPosition | None, server: ServerState) -> None:
-    """See that log, server and slot belong together.
+    """Check that log, server and slot belong together.
 
     Raises:
         SourceRefusedError: they do not, or the stream could not be read.
@@ -227,7 +231,7 @@ def check_server(config: Config, log: LandingPosition | None, server: ServerStat
 
 
 def _with_a_good_slot(server: ServerState, log: LandingPosition) -> ServerState:
-    """The same server as if nothing were missing: what is wrong then is no gap."""
+    """The same server state as if nothing were missing: any error left is not a gap."""
     slot = server.slot or SlotState(
         name=log.slot,
         plugin=log.plugin,
@@ -256,7 +260,7 @@ def _with_a_good_slot(server: ServerState, log: LandingPosition) -> ServerState:
 
 
 def _with_reason(log: CommitLog, gap: Gap) -> Gap:
-    """Why it was lost, as the daemon recorded it: by now the slot may be there again."""
+    """Add the reason that the daemon recorded; the slot may exist again by now."""
     first = max(log.floor + 1, log.next_n - _SEARCHED)
     for entry in reversed(list(log.iterate(first, log.next_n - 1))):
         if entry.kind is EntryKind.GAP and entry.extra.get("from_lsn") == int(gap.from_lsn):
@@ -266,14 +270,14 @@ def _with_reason(log: CommitLog, gap: Gap) -> Gap:
 
 
 def _forget_snapshots(log: CommitLog) -> None:
-    """Chunks of unfinished snapshots: changes since they were read may be in the gap."""
+    """Drop chunks of unfinished snapshots: later changes of their rows may be in the gap."""
     store = SnapshotStore(log.disk)
     for table in store.tables():
         store.drop(table)
 
 
 def _ended_in_gap(config: Config, log: CommitLog) -> list[str]:
-    """Paths of kept prepared transactions that the server has no more: nobody will say how they ended."""
+    """Paths of kept prepared transactions that the server has no more: their end is in the gap."""
     kept = log.prepared
     if not kept:
         return []

@@ -1,4 +1,4 @@
-"""Asks a running daemon how it is, through its monitoring port."""
+"""Ask a running daemon for its status, through its monitoring port."""
 
 import http.client
 import json
@@ -15,10 +15,10 @@ Record = dict[str, Any]  # Any: JSON
 
 
 class OtherDaemonError(SourceError):
-    """The daemon of another slot has the port.
+    """The daemon of another slot uses the port.
 
     Attributes:
-        slot: the one it follows.
+        slot: slot of that daemon.
     """
 
     def __init__(self, reason: str, slot: str) -> None:
@@ -27,11 +27,11 @@ class OtherDaemonError(SourceError):
 
 
 def ask_status(config: Config) -> Record:
-    """What ``/status`` says.
+    """Fetch ``/status``.
 
     Raises:
-        SourceError: nobody answers, or no daemon of ours does.
-        OtherDaemonError: the daemon of another slot does.
+        SourceError: no daemon of ours answers.
+        OtherDaemonError: the daemon of another slot answers.
     """
     listen, name = config.monitoring.listen, config.path.name
     try:
@@ -59,11 +59,11 @@ def ask_status(config: Config) -> Record:
 
 
 def fetch(listen: Address, path: str) -> tuple[int, bytes]:
-    """Status and content of a page.
+    """Fetch a page: status and content.
 
     Raises:
-        OSError: nobody answers.
-        HTTPException: somebody does, not in HTTP.
+        OSError: no answer.
+        HTTPException: the answer is not HTTP.
     """
     connection = http.client.HTTPConnection(listen.host, listen.port, timeout=_SECONDS)
     try:

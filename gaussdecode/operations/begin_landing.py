@@ -1,12 +1,11 @@
-"""A landing begins with its slot, by an explicit act of the operator.
+"""Begin a landing together with its slot, when the operator asks for it.
 
-The daemon goes on with a landing; it never makes one. An empty directory is as likely the
-place of a file system that is not mounted as a new landing, and a slot does not tell whether
-anybody has read it. So the one who makes the slot, or says that one is to be landed from where it
-stands, makes root, layout and first entry too. From then on every rule about log and slot holds:
-a slot that was read before the daemon's first start is a gap like any other.
+The daemon continues a landing; it never creates one. An empty directory may be a new landing, or the
+mount point of a file system that is not mounted, and a slot does not tell whether anybody has read it.
+So `slot create` and `slot adopt` also create root, layout and first entry. From then on all rules about
+log and slot apply: a slot that was read before the daemon's first start is a gap like any other.
 
-The files belong to the landing's owner, also where root runs the command; see `_owner`.
+The files belong to the landing's owner, also if root runs the command; see `owner`.
 """
 
 from collections.abc import Mapping
@@ -40,10 +39,10 @@ _FIRST_EPOCH: Final = 1
 
 
 def prepare_root(config: Config) -> None:
-    """See that the root is there and fit, before anything is done at the server.
+    """Check that the root exists and is usable, before anything is done at the server.
 
     Raises:
-        ConfigError: it cannot be made, or is not fit for a landing.
+        ConfigError: it cannot be created, or cannot hold a landing.
         IdentityError: it holds the landing of another source.
     """
     root = config.landing.root
@@ -76,22 +75,22 @@ def prepare_root(config: Config) -> None:
 
 
 def begin_landing(config: Config, made_at: Mapping[str, Lsn] | None = None) -> dict[str, Lsn]:
-    """Write the first entry of a landing where its slots stand.
+    """Write the first entry of a landing at the position of its slots.
 
-    Where nothing but a beginning is there yet, it moves to where they stand now: an attempt that was
-    cut off can be made again.
+    If the landing has only a first entry, the entry moves to the slots' present position: an
+    interrupted attempt can be repeated.
 
     Args:
-        config: of one server, or several.
-        made_at: where slots were just made, by source; where they stand, when they were there before.
+        config: configuration of one server, or of several sources.
+        made_at: positions of new slots, by source; the present position for existing slots.
 
     Returns:
-        Where the landing begins, by source.
+        Position at which the landing begins, by source.
 
     Raises:
         ConfigError: the root cannot be used.
-        IdentityError: two of several sources are one database.
-        SourceError: the server cannot be asked, or the slot cannot be landed.
+        IdentityError: two sources are the same database.
+        SourceError: the server does not answer, or the slot cannot be landed.
         LandingError: the landing belongs to another source, or is in use.
     """
     refuse_same_database(config)
@@ -128,12 +127,12 @@ def begin_landing(config: Config, made_at: Mapping[str, Lsn] | None = None) -> d
 
 
 def note_catalog(config: Config, source: str | None, store: SnapshotStore) -> None:
-    """Remember the states of a source's tables: what changes from here on is said.
+    """Record the states of a source's tables; later changes of them are reported.
 
     Args:
-        config: of one server.
-        source: its name, where there are several.
-        store: of the landing.
+        config: configuration of one server.
+        source: name of the source, if there are several.
+        store: snapshot store of the landing.
     """
     if config.source.kind is not SourceKind.POSTGRESQL:
         return
@@ -152,11 +151,11 @@ def note_catalog(config: Config, source: str | None, store: SnapshotStore) -> No
 
 
 def refuse_same_database(config: Config) -> None:
-    """See that each of several sources is another database.
+    """Check that all sources are different databases.
 
     Raises:
-        IdentityError: two are one.
-        SourceError: a server cannot be asked.
+        IdentityError: two are the same.
+        SourceError: a server does not answer.
     """
     if not config.is_several:
         return
@@ -167,12 +166,12 @@ def refuse_same_database(config: Config) -> None:
 
 
 def order_of(config: Config) -> str:
-    """The order of a landing with this configuration."""
+    """Order of a landing with this configuration."""
     return ORDER_CSN if config.lands_by_csn else ORDER_LSN
 
 
 def _beginning(config: Config, made_at: Lsn | None) -> tuple[SourceIdentity, SourcePosition]:
-    """Whose stream a source is, and where the landing begins with it."""
+    """Identity of a source, and the position at which the landing begins with it."""
     server = ask_server(config, None)
     check_server(config, None, server)
     slot = server.slot
@@ -192,5 +191,5 @@ def _refuse_read(config: Config, slot: SlotState) -> None:
     if slot.is_active:
         raise ConfigError(
             f"{config.path.name}: slot {config.slot!r} is in use by process "
-            f"{slot.active_pid or 'unknown'} of the server; stop who reads it first"
+            f"{slot.active_pid or 'unknown'} of the server; stop its reader first"
         )

@@ -1,4 +1,4 @@
-"""Connections of the commands, as the daemon would make them."""
+"""Open connections for the commands, in the same way as the daemon."""
 
 import dataclasses
 from types import TracebackType
@@ -23,10 +23,10 @@ def is_gaussdb(config: Config) -> bool:
 
 
 def address_of(config: Config) -> SourceAddress:
-    """Describe the server of a configuration, with the password.
+    """The address of a configuration's server, with the password.
 
     Raises:
-        ConfigError: the source is no server, or the password cannot be read.
+        ConfigError: the source is not a server, or the password cannot be read.
     """
     if config.source.kind is SourceKind.CAPTURE:
         raise ConfigError(f"{config.path.name}: source.kind {config.source.kind} is no server")
@@ -55,12 +55,12 @@ def open_sql(config: Config) -> GaussConnection:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GaussPair:
-    """The two connections to a GaussDB, and what the server said on them.
+    """The two connections to a GaussDB server, and the server's state.
 
     Attributes:
-        sql: for ordinary SQL.
-        stream: for replication, on the HA port; nothing was started on it.
-        state: of server and slot.
+        sql: connection for ordinary SQL.
+        stream: replication connection, on the HA port; nothing was started on it.
+        state: state of server and slot.
     """
 
     sql: GaussConnection
@@ -80,7 +80,7 @@ class GaussPair:
         self.sql.close()
 
     def check_start(self, config: Config, log: LandingPosition | None) -> Lsn:
-        """Decide whether and where a stream may start; see `source.gaussdb.server.check_start`."""
+        """Decide whether, and from where, a stream may start; see `source.gaussdb.server.check_start`."""
         plugins = () if config.decoding.is_parallel else (config.source.plugin,)
         return gaussserver.check_start(log, self.state, config.slot, plugins)
 

@@ -1,4 +1,8 @@
-"""Asks the daemons of a machine, all at once, and says of those that are silent why."""
+"""Ask all daemons of a host at once, and explain why a silent one does not answer.
+
+The page of a machine is a command, not a part of a daemon: the daemon that serves it may be the one
+that is down.
+"""
 
 import os
 from collections.abc import Sequence
@@ -15,12 +19,12 @@ from gaussdecode.settings.load import load
 from gaussdecode.settings.sections import Config
 
 DIRECTORY: Final = Path("/etc/gaussdecode")
-"""Where the unit has its configurations."""
+"""Directory of the unit's configurations."""
 _THREADS: Final = 16  # arbitrary; each waits for one daemon
 
 
 def config_files(paths: Sequence[Path]) -> list[Path]:
-    """Put the files of a directory in its place.
+    """Replace each directory by its configuration files.
 
     Raises:
         ConfigError: a directory has none.
@@ -42,8 +46,8 @@ def config_files(paths: Sequence[Path]) -> list[Path]:
 class Fleet:
     """The daemons of some configurations.
 
-    Of a configuration only slot and address are used. Files are read again when they change,
-    directories each time: a slot that is added or removed is seen.
+    Uses only slot and address of a configuration. Files are read again when they change, directories
+    each time, so an added or removed slot is noticed.
 
     Args:
         paths: configuration files, or directories of them.
@@ -54,17 +58,17 @@ class Fleet:
         self._read: dict[Path, tuple[int, Config]] = {}
 
     def look(self) -> list[Member]:
-        """Ask all; the worst first.
+        """Ask all daemons; the worst first.
 
         Raises:
-            ConfigError: there is nobody to ask.
+            ConfigError: there is no daemon to ask.
         """
         files = config_files(self._paths)
         with ThreadPoolExecutor(_THREADS) as threads:
             return worst_first(list(threads.map(self._member, files)))
 
     def configs(self) -> list[Config]:
-        """All that can be read."""
+        """All readable configurations."""
         found = []
         for path in config_files(self._paths):
             try:
@@ -74,7 +78,7 @@ class Fleet:
         return found
 
     def find(self, name: str) -> Config | None:
-        """The configuration of that name, as far as it can be read; None for none."""
+        """The configuration with this name; None if there is none or it cannot be read."""
         return next((config for config in self.configs() if config.name == name), None)
 
     def _config(self, path: Path) -> Config:
@@ -113,12 +117,12 @@ class Fleet:
 
 
 def _what(error: SourceError) -> str:
-    """What is wrong, without the advice after it: ours names a command."""
+    """The error without its advice: our advice names a command."""
     return f"{error.reason.partition('; ')[0]}."
 
 
 def _unanswered(path: Path, what: str) -> Member:
-    """One that does not answer: what systemd says of its unit is more than the port can tell."""
+    """A daemon that does not answer, with the state of its unit, which tells more than the port."""
     unit = unit_of(path)
     state = unit_state(unit)
     told = "" if state is None else f" systemd: {state}."

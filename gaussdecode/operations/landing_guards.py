@@ -1,4 +1,4 @@
-"""Refusals of what an operator must not do while a landing depends on it."""
+"""Refuse commands that would make a landing miss changes."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from gaussdecode.settings.sections import Config
 
 
 def has_landing(config: Config) -> bool:
-    """Whether the landing at the configured root has gone on from where it began."""
+    """Whether the landing at the configured root has entries after its first one."""
     root = config.landing.root
     if not is_there(root / LAYOUT):
         return False
@@ -24,7 +24,7 @@ def has_landing(config: Config) -> bool:
 
 
 def _begins(path: Path) -> bool:
-    """Whether an entry says no more than where the landing begins."""
+    """Whether an entry is only the beginning of a landing."""
     try:
         entry = CommitEntry.from_bytes(path.read_bytes())
     except (OSError, ValueError):
@@ -33,10 +33,10 @@ def _begins(path: Path) -> bool:
 
 
 def refuse_landed(config: Config, what: str) -> None:
-    """Keep an operator from making a hole in a landing without noticing.
+    """Refuse a command that would make the landing miss changes.
 
     Raises:
-        ConfigError: there is one, which would miss changes.
+        ConfigError: there is a landing.
     """
     if has_landing(config):
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""Imports that a process that lands changes does without."""
+"""Keep pandas out of processes that land changes."""
 
 import sys
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ _PANDAS: Final = "pandas"
 
 
 class _Without:
-    """A finder, asked before all others, that knows of no pandas."""
+    """An import finder, asked first, that hides pandas."""
 
     def find_spec(
         self, name: str, _path: Sequence[str] | None = None, _target: ModuleType | None = None
@@ -22,9 +22,9 @@ class _Without:
 
 
 def forgo_pandas() -> None:
-    """Let pyarrow believe that pandas is not installed.
+    """Make pyarrow treat pandas as not installed.
 
-    Where it is (Spark's users have it), pyarrow imports it with its first conversion, in the
-    middle of the stream: a stall of a second and 50 MB, for nothing that is used here.
+    If pandas is installed (as for Spark), pyarrow imports it at its first conversion, in the middle of
+    the stream: a stall of a second and 50 MB, for nothing that is used here.
     """
     sys.meta_path.insert(0, _Without())

@@ -1,13 +1,16 @@
-"""With whose rights a command works: those of the owner of what it works on.
+"""Run a command with the rights of the owner of its landing or target.
 
-A landing belongs to the account of its daemon, configuration and password are root's. So root's
-commands read configuration and password as root, and then become the owner of the landing, for
-good, before anything in it is opened or made: no file of root's is left there that the daemon
-could not read, and what a command may do the daemon may do too. The same for a target of
-``gaussdecode spark``. Any other user stays as he is, and is refused by the system where he
-may not do what he asked for.
+A landing belongs to the account of its daemon; configuration and password belong to root. So a command
+of root reads configuration and password as root. Then it becomes the owner of the landing, for good,
+before it opens or creates anything there. No file of root's is left that the daemon could not read, and
+the command may do only as much as the daemon. The same holds for a target of ``gaussdecode spark``. Any
+other user stays the same user, and the system refuses actions without permission.
 
-Every command that works on a landing or a target calls one of these before anything else.
+Every command that works on a landing or a target calls one of these functions before anything else.
+
+Rejected: chown after each command (the daemon sees the file in between, and a killed command leaves
+it), the effective user only (loaded code may ask for root again), a group that may write (every member
+could change what has landed).
 """
 
 import dataclasses
@@ -30,12 +33,12 @@ _UMASK: Final = 0o027  # as in the unit: the group reads
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Account:
-    """Who a command works as.
+    """The account that a command runs as.
 
     Attributes:
-        uid: of the user.
-        gid: of its group.
-        home: its directory.
+        uid: user id.
+        gid: group id.
+        home: home directory.
     """
 
     uid: int
@@ -44,7 +47,7 @@ class Account:
 
     @classmethod
     def of(cls, uid: int, gid: int) -> Self:
-        """The account of a user; `gid` where it has none of its own."""
+        """The account of a user; `gid` if it has no group of its own."""
         try:
             entry = pwd.getpwuid(uid)
         except KeyError:
@@ -53,11 +56,11 @@ class Account:
 
     @property
     def name(self) -> str:
-        """Of the user, or its number."""
+        """Name of the user, or its number."""
         return user_name(self.uid)
 
     def __str__(self) -> str:
-        """As chown takes it."""
+        """``user:group``, for chown."""
         return f"{self.name}:{group_name(self.gid)}"
 
 
@@ -65,7 +68,7 @@ def load_as_owner(path: Path) -> Config:
     """Read a configuration; then, as root, become the owner of its landing.
 
     Raises:
-        ConfigError: the file is not right, or cannot be read; the owner may not run this program.
+        ConfigError: the file is invalid or unreadable, or the owner may not run this program.
     """
     config = load(path)
     if os.geteuid() != 0:
@@ -76,7 +79,7 @@ def load_as_owner(path: Path) -> Config:
 
 
 def work_as_owner_of(place: Path) -> None:
-    """As root, become the owner of a directory, or of the one that it will be made in.
+    """As root, become the owner of a directory, or of the one that it will be created in.
 
     Raises:
         ConfigError: the owner may not run this program.
@@ -86,10 +89,10 @@ def work_as_owner_of(place: Path) -> None:
 
 
 def landing_owner(config: Config) -> Account:
-    """Whom the landing of a configuration belongs to, or would.
+    """The account that owns the landing of a configuration, or will own it.
 
-    One that exists belongs to its owner. Before it is made: the user of the unit that runs the
-    configuration; without such a unit the owner of the directory that it will be made in.
+    For an existing landing this is its owner. Before it exists, it is the user of the unit that runs
+    the configuration; without such a unit, the owner of the directory that it will be created in.
     """
     root = config.landing.root
     if not (root / LAYOUT).exists():
@@ -106,10 +109,10 @@ def _owner_of(place: Path) -> Account:
 
 
 def become(account: Account) -> None:
-    """Give up root for good, for the rights of an account, with its groups, home and umask.
+    """Give up root for good: take an account's rights, with its groups, home and umask.
 
     Raises:
-        ConfigError: this root may not, or the account may not run this program.
+        ConfigError: this root may not change its user, or the account may not run this program.
     """
     if account.uid == os.geteuid():
         return

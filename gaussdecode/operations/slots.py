@@ -1,4 +1,4 @@
-"""Slots of a server, whichever kind it is."""
+"""Create, list, drop and advance replication slots, on PostgreSQL and on GaussDB."""
 
 import contextlib
 import sys
@@ -37,38 +37,39 @@ _STANDBY_WAIT: Final = (
 
 
 class Slots(Protocol):
-    """What can be done with slots; each call connects, and closes again."""
+    """Operations on slots; each call connects and disconnects."""
 
     def create(self, interrupt: Interrupt, *, failover: bool, is_landed: bool = True) -> Lsn:
-        """Make the configured slot; gives its consistent point.
+        """Create the configured slot; return its consistent point.
 
         Args:
-            interrupt: that ends it; held when the slot is made, so that the caller can note that.
-            failover: standbys keep it.
-            is_landed: for a landing, else for peek and get.
+            interrupt: interrupts the creation; held once the slot exists, so that the caller can
+                record it.
+            failover: standbys keep the slot.
+            is_landed: the slot is for a landing, not for peek and get.
 
         Raises:
-            KeyboardInterrupt: a signal ended it, and no slot was made.
+            KeyboardInterrupt: a signal interrupted it, and no slot exists.
         """
 
     def list(self) -> list[SlotState]:
         """All slots of the server."""
 
     def drop(self) -> None:
-        """Remove the configured slot."""
+        """Drop the configured slot."""
 
     def advance(self, lsn: Lsn) -> Lsn:
-        """Move the configured slot; gives where it stands then."""
+        """Advance the configured slot; return its new position."""
 
 
 def slots_of(config: Config) -> Slots:
-    """Find who talks to the server of a configuration."""
+    """The slot operations for a configuration's server."""
     return _GaussSlots(config) if is_gaussdb(config) else _PostgresSlots(config)
 
 
 @contextlib.contextmanager
 def saying_why(reason: str) -> Iterator[None]:
-    """Tell a person at the terminal what is waited for, once it takes a while."""
+    """Tell the user the reason of a wait, once it takes a while."""
     timer = threading.Timer(_SILENT_SECONDS, print, [reason], {"file": sys.stderr, "flush": True})
     timer.daemon = True
     timer.start()
@@ -85,11 +86,11 @@ def _made(
     make: Callable[[], Lsn],
     drop: Callable[[], None],
 ) -> Lsn:
-    """Make a slot; where a signal comes, the server gives it up, or drops it again.
+    """Create a slot; on a signal the server cancels that, or the new slot is dropped.
 
     Raises:
-        KeyboardInterrupt: a signal came; there is no slot.
-        SourceError: the server failed; or a signal came, and nobody knows whether there is a slot.
+        KeyboardInterrupt: a signal came; no slot exists.
+        SourceError: the server failed; or a signal came, and it is unknown whether the slot exists.
     """
     interrupt.hold()
     connection.should_stop = lambda: interrupt.is_set
@@ -105,7 +106,7 @@ def _made(
             raise
         if code is None:
             raise SourceError(
-                f"stopped, and the server has not said whether slot {config.slot!r} was made; see "
+                f"stopped, and it is unknown whether slot {config.slot!r} was made; see "
                 f"gaussdecode slot list {config.path}, and drop it where it is there"
             ) from None
     print(f"stopped; slot {config.slot!r} was not made", file=sys.stderr)
@@ -113,7 +114,7 @@ def _made(
 
 
 class _PostgresSlots:
-    """Slots of a PostgreSQL."""
+    """Slots of a PostgreSQL server."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -155,7 +156,7 @@ class _PostgresSlots:
 
 
 class _GaussSlots:
-    """Slots of a GaussDB or openGauss, by ordinary SQL."""
+    """Slots of a GaussDB or openGauss server, by ordinary SQL."""
 
     def __init__(self, config: Config) -> None:
         self._config = config

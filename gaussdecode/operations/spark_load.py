@@ -1,4 +1,4 @@
-"""``gaussdecode spark snapshot``: existing rows straight into a target."""
+"""Load existing rows straight into a target: ``gaussdecode spark snapshot``."""
 
 import argparse
 import dataclasses
@@ -28,9 +28,9 @@ DESCRIPTION = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments, but those of the engine."""
+    """Declare the arguments, except those of the engine."""
     parser.add_argument("config", type=Path, help="configuration file of the daemon's slot")
-    parser.add_argument("target", type=place, help="directory or URL; made if missing")
+    parser.add_argument("target", type=place, help="target: directory or URL; created if missing")
     parser.add_argument(
         "--landing",
         type=place,
@@ -53,34 +53,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="TABLE=COLUMN:RULE,...",
-        help="values that tables do not show; see spark apply",
+        help="mask values; see spark apply",
     )
     parser.add_argument("--mask-key", type=Path, metavar="FILE", help="key of hash")
-    parser.add_argument("--buckets", type=count, metavar="N", help="for new tables, else by size")
+    parser.add_argument(
+        "--buckets", type=count, metavar="N", help="buckets of new tables; default: by size"
+    )
     parser.add_argument(
         "--connections",
         type=count,
         metavar="N",
-        help="that read at the same time; snapshot.workers of the configuration",
+        help="number of parallel connections; default: snapshot.workers of the configuration",
     )
     parser.add_argument(
         "--rate",
         type=size,
         metavar="SIZE",
-        help="read so many bytes a second, all together; snapshot.rate-limit of the configuration",
+        help="bytes per second over all connections; default: snapshot.rate-limit of the configuration",
     )
     parser.add_argument(
         "--wait", type=seconds, default=60.0, metavar="SECONDS",
-        help="for the daemon to land what changed between two views",
+        help="longest wait for the daemon to land changes between two snapshots",
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print one object")
 
 
 def execute(args: argparse.Namespace, config: Config, engine: "Engine") -> int:
-    """Load what the target lacks.
+    """Load the tables that the target lacks.
 
     Raises:
-        ConfigError: this source cannot be read so, or what was asked for cannot be.
+        ConfigError: this source cannot be read this way, or the options are not possible.
     """
     from gaussdecode.snapshot.initial import InitialLoad, Wish
     from gaussdecode.spark.apply import Options, open_target
@@ -117,10 +119,10 @@ def execute(args: argparse.Namespace, config: Config, engine: "Engine") -> int:
 
 
 def check_source(config: Config) -> None:
-    """Refuse what has no rows that executors could read.
+    """Refuse a source whose rows executors cannot read.
 
     Raises:
-        ConfigError: there are none, or the stream would not tell their position.
+        ConfigError: executors cannot read it, or the stream would not tell the rows' position.
     """
     if config.snapshot_refusal is not None:
         raise ConfigError(config.snapshot_refusal)
@@ -136,7 +138,7 @@ def check_source(config: Config) -> None:
 
 
 def _landing(args: argparse.Namespace, config: Config) -> "Place":
-    """Where the landing is read: where the daemon has it, or its mirror on another host."""
+    """Place of the landing: the daemon's directory, or the mirror on another host."""
     from gaussdecode.spark.log.place import mirror_place
 
     if args.landing is not None:
@@ -161,7 +163,7 @@ def _report(args: argparse.Namespace, root: "Place", summary: "Summary", took: f
         print(json.dumps({**dataclasses.asdict(summary), "seconds": round(took, 3)}), flush=True)
         return
     if not summary.tables:
-        print(f"{args.target}: nothing to load, it has every table that was asked for")
+        print(f"{args.target}: nothing to load: it already has all requested tables")
         return
     print(
         f"{args.target}: loaded {counted(summary.tables, 'table')}, {counted(summary.rows, 'row')}, "

@@ -1,4 +1,4 @@
-"""The unit that runs a configuration, as systemd knows it."""
+"""Ask systemd about the unit that runs a configuration."""
 
 import pwd
 import subprocess
@@ -10,22 +10,22 @@ _INFINITY: Final = (1 << 64) - 1
 
 
 def unit_of(path: Path) -> str:
-    """Name of the unit that a configuration file is read by."""
+    """Name of the unit that reads a configuration file."""
     return f"gaussdecode@{path.stem}.service"
 
 
 def unit_memory_max(unit: str) -> int | None:
-    """Bytes that the processes of a unit may have together.
+    """Memory limit of a unit's processes together, in bytes.
 
     Returns:
-        The limit; None without one, without such a unit, and where systemd does not answer.
+        The limit; None without a limit or unit, or if systemd does not answer.
     """
     limit = _properties(unit, "MemoryMax").get("MemoryMax", "")
     return int(limit) if limit.isdigit() and int(limit) != _INFINITY else None
 
 
 def unit_user(path: Path) -> pwd.struct_passwd | None:
-    """Account of the unit that runs a configuration; None without one, and where it runs another."""
+    """Account of the unit that runs a configuration; None without a unit, or if it runs another file."""
     facts = _properties(unit_of(path), "User", "ExecStart")
     if f" {path.absolute()} " not in f"{facts.get('ExecStart')} ":
         return None
@@ -36,14 +36,14 @@ def unit_user(path: Path) -> pwd.struct_passwd | None:
 
 
 def unit_state(unit: str) -> str | None:
-    """How systemd has it: ``failed, status 78``; None without such a unit."""
+    """State of a unit: ``failed, status 78``; None without such a unit."""
     facts = _properties(unit, "ActiveState", "ExecMainStatus")
     state, status = facts.get("ActiveState"), facts.get("ExecMainStatus", "0")
     return state if state is None or status == "0" else f"{state}, status {status}"
 
 
 def _properties(unit: str, *names: str) -> dict[str, str]:
-    """What systemd knows of a unit; empty where it does not have it, or does not answer."""
+    """Properties of a unit; empty if systemd does not have it or does not answer."""
     wanted = [f"--property={name}" for name in ("LoadState", *names)]
     try:
         done = subprocess.run(

@@ -1,10 +1,11 @@
-"""Names and strings in replication commands, which take no parameters."""
+"""Quote names and strings in replication commands, which take no parameters."""
 
 import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
 from gaussdecode.errors import ConfigError
+from gaussdecode.model.sqlnames import quoted_name, quoted_text
 from gaussdecode.wire.encoding import raw_name
 
 _SLOT_NAME: Final = re.compile(r"[a-z0-9_]{1,63}")
@@ -19,7 +20,7 @@ def identifier(name: str) -> str:
     """
     if not name or "\0" in name:
         raise ConfigError(f"not a name: {name!r}")
-    return '"' + raw_name(name).replace('"', '""') + '"'
+    return quoted_name(raw_name(name))
 
 
 def literal(text: str) -> str:
@@ -30,7 +31,7 @@ def literal(text: str) -> str:
     """
     if "\0" in text:
         raise ConfigError("a value holds a NUL byte")
-    return "'" + text.replace("'", "''") + "'"
+    return quoted_text(text)
 
 
 def slot_identifier(name: str) -> str:

@@ -1,6 +1,6 @@
-"""From landed changes to tables: changelog, current state and history, exactly once.
+"""Build Delta tables from landed changes: current state, history and changelog, exactly once.
 
-The core (`landing`, `schema`, `plan`, `keys`, `events`, `merge`, `multiset`, `moves`,
-`store`) needs pyarrow only; what imports pyspark is on top of it: `reading`, `datasource`,
-`query`. `iceberg` needs pyiceberg.
+`log` reads the landing, `merge` applies its changes, `target` stores the tables and `catalogs`
+registers them. These need pyarrow only. `query`, `stream`, `sql`, `checks` and the frames of `target`
+need pyspark; `catalogs.iceberg` needs pyiceberg.
 """

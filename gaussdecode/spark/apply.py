@@ -1,10 +1,13 @@
-"""Bring a target up to an entry of the log: current state, history, changelog.
+"""Apply a landing's changes to a target, up to an entry: current state, history, changelog.
 
-For each table: what the log has since the version it is at becomes events, events are
-merged bucket by bucket, and a new version is committed; then one version of the database
-names the versions of all tables. Progress is the number of the commit entry and nothing
-else: it is kept in the versions, so applying again changes nothing, and a job that was
-killed at any point is simply run again. Two jobs at once: one commits, one fails.
+For each table the changes since its last version become events, the events are merged bucket by bucket,
+and a new version is committed. Then one version of the database names the versions of all tables.
+Progress is the number of the commit entry and nothing else. It is kept in the versions, so applying
+again changes nothing, and a job that was killed at any point is simply run again. If two jobs run at
+once, one commits and one fails.
+
+Progress is neither Spark's checkpoint nor an LSN: batch numbers start again with a new checkpoint, and
+LSNs repeat after the epoch rose.
 """
 
 from collections.abc import Collection
@@ -46,14 +49,14 @@ def apply(
     layouts: Layouts | None = None,
     progress: Progress | None = None,
 ) -> Summary:
-    """Bring a target up to an entry of the log of a landing, with Spark.
+    """Apply a landing to a target, up to an entry of its log, with Spark.
 
     Args:
-        spark: running.
-        root: of the landing: directory, or URL of its mirror.
-        target: directory or URL; made if it is not there.
-        to: where to go; None for the end of the log.
-        tables: see `Options`, as for what follows.
+        spark: a running session.
+        root: root of the landing: directory, or URL of its mirror.
+        target: directory or URL; created if it does not exist.
+        to: point to apply up to; None for the end of the log.
+        tables: see `Options`, as for the next arguments.
         history: see there.
         vectors: see there.
         changelog: see there.
@@ -63,14 +66,14 @@ def apply(
         accept_hidden_truncates: see there.
         format: see there.
         catalog: see there.
-        tests: see there; `datatests.load_tests` reads them from a file.
+        tests: see there; `data_tests.load_tests` reads them from a file.
         layouts: see there; `layout.read_layouts` reads them from texts.
-        progress: told in sentences what is done.
+        progress: called with a sentence for each step.
 
     Raises:
-        ConfigError: the target belongs to another landing, a table is not known.
-        LandingError: the landing or the target is damaged, or another writer was quicker.
-        DataTestError: rows fail a test that stops.
+        ConfigError: the target belongs to another landing, or a table does not exist.
+        LandingError: the landing or the target is damaged, or another writer committed first.
+        DataTestError: rows fail a test whose on-failure stops the apply.
     """
     options = Options(
         tables=tables,
@@ -98,7 +101,7 @@ def apply_with(
     to: Point | None = None,
     progress: Progress | None = None,
 ) -> Summary:
-    """Do the same with another engine; see `apply`."""
+    """Apply with another engine; see `apply`."""
     landing, options = Landing(root), options or Options()
     if landing.hides_truncate and not options.accept_hidden_truncates:
         raise ConfigError(
@@ -115,10 +118,10 @@ def apply_with(
 
 
 def open_target(engine: Engine, target: Given, landing: Landing, options: Options) -> Target:
-    """Open a target, or make one for a landing; see `Target.create`.
+    """Open a target, or create one for a landing; see `Target.create`.
 
     Raises:
-        ConfigError: it belongs to another landing, or this session cannot write it.
+        ConfigError: the target belongs to another landing, or this session cannot write it.
     """
     if options.format not in (None, *FORMATS):
         raise ConfigError(f"format {options.format!r} is not one of {', '.join(FORMATS)}")
@@ -130,10 +133,10 @@ def open_target(engine: Engine, target: Given, landing: Landing, options: Option
 def make_run(
     engine: Engine, landing: Landing, store: Target, options: Options, progress: Progress
 ) -> Run:
-    """Make the run of a target.
+    """Create the run that applies to a target.
 
     Raises:
-        ConfigError: this session cannot write it.
+        ConfigError: this session cannot write the target.
     """
     # A catalog of Iceberg is asked only where there is something to tell it.
     _check_catalog(engine, store.format == ICEBERG, store.catalog or None, options, is_new=False)
@@ -143,7 +146,7 @@ def make_run(
 def _check_catalog(
     engine: Engine, is_iceberg: bool, catalog: str | None, options: Options, *, is_new: bool
 ) -> None:
-    """Refuse what cannot work before anything is made for it."""
+    """Refuse catalog options that cannot work, before anything is created."""
     if is_iceberg and not catalog:
         raise ConfigError(
             "tables of iceberg have their names in a catalog: give --catalog, one of pyiceberg's configuration"

@@ -1,8 +1,8 @@
-"""The products as DataFrames: current state, history, changelog, and all tables at once.
+"""Read a target's tables as DataFrames: current state, history, changelog, or all tables at once.
 
-Every function reads one committed version and follows it to files that never change.
-Travelling back needs history, which gives every point since it began; without it a point
-is there when an apply ended exactly there.
+Every function reads one committed version, whose files never change. Reading an earlier state needs
+history, which gives every point since it began. Without history a point exists only if an apply ended
+exactly there.
 """
 
 from collections.abc import Container, Sequence
@@ -37,16 +37,16 @@ def current(
     root: Given | None = None,
     columns: Container[str] | None = None,
 ) -> DataFrame:
-    """Rows of a table.
+    """Read the rows of a table.
 
     Args:
-        spark: running.
+        spark: a running session.
         target: directory or URL.
         table: ``schema.name``, or its directory.
-        at: a point of the past; None for the newest version of the database.
-        root: of the landing; needed to travel by time or CSN.
-        columns: names of those wanted of files at a URL, where Spark cannot leave the others out by
-            itself; None for all. Of ours only ``gd_raw`` and ``gd_unchanged`` can be left out.
+        at: an earlier point; None for the newest version of the database.
+        root: root of the landing; needed for a point by time or CSN.
+        columns: columns to read from files at a URL, where Spark cannot prune columns itself; None
+            for all. Of our own columns only ``gd_raw`` and ``gd_unchanged`` can be left out.
 
     Returns:
         Its columns, after ours: the last change of the row (``gd_n``, ``gd_lsn``, ``gd_ts``,
@@ -90,7 +90,7 @@ def current(
 
 
 def _is_reached(n_name: str, csn_name: str, reach: Reach) -> Column:
-    """Whether a change is in what a point has."""
+    """Whether a change is in the part of the log up to a point."""
     is_whole = F.col(n_name) <= reach.whole
     if reach.csn is None:
         return is_whole
@@ -99,10 +99,10 @@ def _is_reached(n_name: str, csn_name: str, reach: Reach) -> Column:
 
 
 def _check_moves(store: Target, database: DatabaseVersion, directory: str) -> None:
-    """Refuse to show a table that stands still as if it were where the others are.
+    """Refuse to show a stopped table as if it were as far as the others.
 
     Raises:
-        ConfigError: it stands still.
+        ConfigError: the table is stopped.
     """
     stop = database.stopped.get(directory)
     if stop is not None:
@@ -114,7 +114,7 @@ def _check_moves(store: Target, database: DatabaseVersion, directory: str) -> No
 
 
 def _at_lsn(frame: DataFrame, epoch: int, lsn: int) -> DataFrame:
-    """Rows valid after the transaction that ends at a position of the newest epoch."""
+    """Rows that are valid after the transaction which ends at an LSN of the newest epoch."""
     has_begun = _is_through("gd_epoch", "gd_lsn", epoch, lsn)
     has_ended = F.col("gd_to_n").isNotNull() & _is_through("gd_to_epoch", "gd_to_lsn", epoch, lsn)
     return frame.where(has_begun & ~has_ended).drop(*ENDS)
@@ -140,16 +140,16 @@ def _no_such_point(store: Target, table: str, n: int, version: TableVersion) -> 
 
 
 def _reach(store: Target, at: Point, root: Given | None) -> Reach:
-    """Find what a point has, with the landing's log where that is needed."""
+    """Find the part of the log up to a point, with the landing's log if needed."""
     _check_same(store, at, root)
     return Reach(at.n) if at.n is not None else _landing(root).reach(at)
 
 
 def _check_same(store: Target, at: Point, root: Given | None) -> None:
-    """See that a point and a landing are of the landing that a target is made from.
+    """Check that a point and a landing belong to the target's landing.
 
     Raises:
-        ConfigError: they are of another one.
+        ConfigError: they belong to another landing.
         LandingError: see `Target.check_landing`.
     """
     at.check_landing(store.landing_id, f"{store.root} is made from")
@@ -166,12 +166,12 @@ def _landing(root: Given | None) -> Landing:
 def history(
     spark: SparkSession, target: Given, table: str, *, columns: Container[str] | None = None
 ) -> DataFrame:
-    """All versions of the rows of a table: ``gd_...`` says from when, ``gd_to_...`` until when.
+    """Read all versions of a table's rows: valid from ``gd_...`` until ``gd_to_...``.
 
-    Rows that are there now have NULL in ``gd_to_...``.
+    Current rows have NULL in ``gd_to_...``.
 
     Args:
-        spark: running.
+        spark: a running session.
         target: directory or URL.
         table: ``schema.name``, or its directory.
         columns: see `current`.
@@ -200,7 +200,7 @@ def _type_of(name: str) -> str:
 
 
 def changelog(spark: SparkSession, target: Given, table: str) -> DataFrame:
-    """The changes of a table as they landed, with ``gd_n``.
+    """Read the changes of a table as they landed, with ``gd_n``.
 
     Raises:
         ConfigError: there is no such table, or it was applied without changelog.
@@ -214,7 +214,7 @@ def changelog(spark: SparkSession, target: Given, table: str) -> DataFrame:
 
 
 def kept_beside(target: Given, table: str) -> list[str]:
-    """What there is of a table beside its rows: ``history``, ``changelog``, ``quarantine``."""
+    """Products of a table that exist beside its rows: ``history``, ``changelog``, ``quarantine``."""
     store = Target(target)
     return store.log(store.find_table(table)).folders()[1:]
 
@@ -226,7 +226,7 @@ def database(
     at: Point | None = None,
     root: Given | None = None,
 ) -> dict[str, DataFrame]:
-    """All tables at one point of the source's history, by ``schema.name``."""
+    """Read all tables at one point of the source's history, by ``schema.name``."""
     return {title: current(spark, target, title, at=at, root=root) for title in titles(target)}
 
 
@@ -261,7 +261,7 @@ def _current(
     version: TableVersion,
     columns: Container[str] | None = None,
 ) -> DataFrame:
-    """Rows of a version; those in quarantine are not among them."""
+    """Read the rows of a version, without those in quarantine."""
     return _read(spark, store, table, version.current, version, columns=columns)
 
 
@@ -273,7 +273,7 @@ def _held(
 
 
 def quarantine(spark: SparkSession, target: Given, table: str) -> DataFrame:
-    """Rows of a table that failed a test and are not in it, with the tests' names in ``gd_failed``.
+    """Read a table's rows in quarantine, with the names of the failed tests in ``gd_failed``.
 
     Raises:
         ConfigError: there is no such table.
@@ -288,7 +288,7 @@ def quarantine(spark: SparkSession, target: Given, table: str) -> DataFrame:
 def quarantine_at(
     spark: SparkSession, store: Target, database: DatabaseVersion, directory: str
 ) -> DataFrame:
-    """The same of a version of the database, with all columns that are kept."""
+    """Read the quarantine of a table in a database version, with all columns."""
     files = _version(store, database, directory).quarantine
     schema_id = store.schema_at(database, directory).schema_id
     return _held(spark, store, directory, schema_id, files)
@@ -297,7 +297,7 @@ def quarantine_at(
 def rows_of(
     spark: SparkSession, store: Target, table: str, schema: TableSchema, files: Sequence[StateFile]
 ) -> DataFrame:
-    """Rows that files of the current state hold."""
+    """Read the rows of files of the current state."""
     return _read(spark, store, table, tuple(files), TableVersion(0, 0, schema.schema_id, 0))
 
 

@@ -21,7 +21,7 @@ def test_what_fails_of_a_stop_is_not(capsys: pytest.CaptureFixture[str]) -> None
     stop.set()
     with EndedBy(stop):
         raise ConnectionResetError("Spark has gone")
-    assert "begins again" in capsys.readouterr().err
+    assert "repeats the unfinished work" in capsys.readouterr().err
     with pytest.raises(KeyboardInterrupt), EndedBy(stop):
         raise KeyboardInterrupt
 

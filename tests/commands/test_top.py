@@ -269,13 +269,13 @@ class Screen:
 def test_on_a_terminal(fleet: Path) -> None:
     """All slots, those that come and go, keys, another size; q gives the terminal back as it was."""
     with Screen(fleet) as screen:
-        assert screen.lines[0].startswith("4 slots: 2 in trouble, 1 to look at, 1 well")
+        assert screen.lines[0].startswith("4 slots: 2 with errors, 1 with warnings, 1 ok")
         screen.await_text("events: ")
         assert "\x1b[31m" in screen.text
         screen.press("\x1b[B\x1b[B")
         screen.await_text("billing: PostgreSQL 15.18")
         (fleet / "wrong.yaml").unlink()
-        screen.await_text("3 slots: 1 in trouble, 1 to look at, 1 well")
+        screen.await_text("3 slots: 1 with errors, 1 with warnings, 1 ok")
         screen.await_text("billing: PostgreSQL 15.18")  # still chosen
         screen.resize(50, 12)
         wait_until(lambda: 0 < max(map(len, screen.lines)) <= 50, "it fits the smaller window")
@@ -395,7 +395,7 @@ def test_the_page_in_a_browser(browser: Chromium, address: str) -> None:
         assert axe.complaints(browser) == []
         assert browser.evaluate("document.documentElement.scrollWidth") <= width
     assert browser.evaluate("document.title").endswith(
-        "4 slots: 2 in trouble, 1 to look at, 1 well"
+        "4 slots: 2 with errors, 1 with warnings, 1 ok"
     )
     wanted = browser.evaluate(
         "Array.from(document.querySelectorAll('a,button,[tabindex]'), e => e.id)"

@@ -152,7 +152,7 @@ def test_what_cannot_be_one_table_stops(
     (why,) = summary.stopped.values()
     assert re.search(said, why), why
     assert list(summary.stopped) == ["public.t"]
-    with pytest.raises(ConfigError, match="to say which columns are which does not help"):
+    with pytest.raises(ConfigError, match="declaring columns does not help"):
         question_of(Landing(daemon.root), Target(tmp_path / "target"), "public.t")
     assert rows_by_source(tmp_path / "target", "public.beside") == held_by_source(
         shards, "public.beside"

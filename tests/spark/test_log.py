@@ -274,7 +274,7 @@ def test_retention_is_named(history: History, tmp_path: Path) -> None:
     """What retention has taken is missed, and only gone over by choice."""
     for n in range(2):
         (tmp_path / "landing" / "commits" / f"{n:020d}.json").unlink()
-    with pytest.raises(LandingError, match="given up by retention, the log begins at 2"):
+    with pytest.raises(LandingError, match="removed by retention, the log begins at 2"):
         run(tmp_path)
     assert run(tmp_path, accept_gaps=True).accepted_gaps == (1,)
     assert history.writer.n

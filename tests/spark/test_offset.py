@@ -66,9 +66,7 @@ def test_an_offset_fits_its_landing_alone(tmp_path: Path) -> None:
     history.lsn += 1
     history.run(3)
     offset.check(Landing(tmp_path / "fork"), ANEW)
-    with pytest.raises(
-        LandingError, match=rf"entry {last + 1} is another one .* with a new target"
-    ):
+    with pytest.raises(LandingError, match=rf"entry {last + 1} differs .* with a new target"):
         longer.check(Landing(tmp_path / "fork"), ANEW)
     other = begun(tmp_path / "landing", 2, 9)
     assert other.writer.n > last
@@ -120,10 +118,10 @@ def test_a_target_refuses_a_copy_that_went_on_by_itself(tmp_path: Path) -> None:
     history.writer.previous, history.lsn = previous, history.lsn + 1
     history.run(6)
     before = Target(tmp_path / "target").database()
-    with pytest.raises(LandingError, match="is another one than the one that was read"):
+    with pytest.raises(LandingError, match="differs from the entry that was read"):
         run(tmp_path, "copy")
     assert Target(tmp_path / "target").database() == before
-    with pytest.raises(LandingError, match="is another one"):
+    with pytest.raises(LandingError, match="differs from the entry"):
         status(tmp_path / "copy", tmp_path / "target")
 
 
@@ -148,7 +146,7 @@ def test_a_landing_that_was_begun_from_its_mirror_is_the_same(tmp_path: Path) ->
     for offset in (shipped, Offset(shipped.n), Offset(shipped.n, shipped.landing_id)):
         offset.check(Landing(store.url), ANEW)
     assert Landing(store.url).landing_id == shipped.landing_id
-    with pytest.raises(LandingError, match="is another one than the one that was read"):
+    with pytest.raises(LandingError, match="differs from the entry that was read"):
         unshipped.check(Landing(store.url), ANEW)
 
 

@@ -212,7 +212,7 @@ def test_a_copy_that_went_on_by_itself_stops_the_stream(
     history.writer.previous = Landing(tmp_path / "copy").hash_at(history.writer.n - 1)
     history.lsn += 1000
     history.run(6)
-    with pytest.raises(StreamingQueryException, match="is another one than the one that was read"):
+    with pytest.raises(StreamingQueryException, match="differs from the entry that was read"):
         stream.run(path=str(tmp_path / "copy"))
 
 

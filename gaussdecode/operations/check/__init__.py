@@ -1,1 +1,1 @@
-"""The checks of `gaussdecode check`, the plan, and the report of both."""
+"""Check a configuration for `gaussdecode check`: findings, plan and report."""

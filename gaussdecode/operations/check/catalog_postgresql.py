@@ -1,7 +1,8 @@
-"""What a catalogue of PostgreSQL says of tables that a landing has, or will have, and nobody would expect.
+"""Check PostgreSQL's catalogue for tables and columns with surprising properties.
 
-Tables that landed and are not sent any more; columns whose text hangs on names of other objects;
-partitions with another replica identity than the table they are sent as; row-level security.
+These are landed tables that are no longer published, columns whose text depends on names of other
+objects, partitions with another replica identity than the table that they are sent as, and row-level
+security.
 """
 
 from collections.abc import Iterator
@@ -9,8 +10,9 @@ from pathlib import Path
 from typing import Final
 
 from gaussdecode.land.names import SCHEMAS, table_directory
+from gaussdecode.model.sqlnames import quoted_name
 from gaussdecode.model.title import table_title
-from gaussdecode.operations.check.doctor import NAMED_TABLES, Finding, quoted
+from gaussdecode.operations.check.doctor import NAMED_TABLES, Finding
 from gaussdecode.settings.sections import Config
 from gaussdecode.source.coverage import listing
 from gaussdecode.source.postgresql.connection import Connection
@@ -68,11 +70,11 @@ _HIDDEN: Final = """
 
 
 def catalog_findings(connection: Connection, config: Config) -> Iterator[Finding]:
-    """Look.
+    """Run the checks.
 
     Args:
-        connection: to the server.
-        config: of one source.
+        connection: connection to the server.
+        config: configuration of one source.
 
     Raises:
         SourceError: the server failed.
@@ -108,26 +110,25 @@ def _spelled(rows: list[tuple[str | None, ...]]) -> list[list[str]]:
 
 
 def _unlike_partitions(rows: list[list[str]]) -> Iterator[Finding]:
-    """Partitions that are sent as a table with another replica identity."""
+    """Partitions whose replica identity differs from that of the table they are sent as."""
     if not rows:
         return
     titles = [f"{table_title(*row[2:])} of {table_title(*row[:2])}" for row in rows]
     yield Finding(
         "partitions have another replica identity than the table they are sent as: "
         f"{listing(titles[:NAMED_TABLES], len(titles))}",
-        "the server writes old rows by the partition's and sends them by the table's: updates and deletes come "
-        "without what identifies the row, or with NULL where there was a value; or the server refuses them",
+        "the server writes old rows by the partition's and sends them by the table's: updates and deletes come without the columns that identify the row, or with NULL where there was a value; or the server refuses them",
         "ALTER TABLE ... REPLICA IDENTITY ...;  -- the same for the table and all of its partitions; a primary "
         "key of the table is one of its partitions too",
     )
 
 
 def _hidden_rows(rows: list[list[str]]) -> Iterator[Finding]:
-    """Tables of which the role would read only some rows."""
+    """Tables whose rows the role can read only in part."""
     if not rows:
         return
     titles = [table_title(*row[:2]) for row in rows]
-    role = quoted(rows[0][2])
+    role = quoted_name(rows[0][2])
     yield Finding(
         f"row-level security keeps rows from role {rows[0][2]}: {listing(titles[:NAMED_TABLES], len(titles))}",
         "existing rows of these tables are not read: a snapshot is refused, for it would have some of them only",
@@ -136,7 +137,7 @@ def _hidden_rows(rows: list[list[str]]) -> Iterator[Finding]:
 
 
 def _not_sent(rows: list[tuple[str | None, ...]], config: Config) -> Iterator[Finding]:
-    """Tables of the landing that exist, and that no publication has."""
+    """Tables of the landing that exist, but are in no publication."""
     landed = config.landing.root / SCHEMAS
     found = []
     for schema, name in rows:
@@ -150,7 +151,7 @@ def _not_sent(rows: list[tuple[str | None, ...]], config: Config) -> Iterator[Fi
             f"tables have landed that no publication has now: {listing(titles[:NAMED_TABLES], len(titles))}",
             "their changes do not come any more: a table that is dropped and made anew leaves a publication "
             "that lists tables",
-            f"ALTER PUBLICATION {quoted(config.source.publication[0])} ADD TABLE {quoted(schema)}.{quoted(name)};"
+            f"ALTER PUBLICATION {quoted_name(config.source.publication[0])} ADD TABLE {quoted_name(schema)}.{quoted_name(name)};"
             f"  -- then gaussdecode snapshot {config.path} --table {titles[0]!r}",
         )
 

@@ -1,7 +1,7 @@
-"""The doctor: what is unwise or wrong around a configuration, why, and how to put it right.
+"""Find misconfiguration around a PostgreSQL source and a landing; explain why it matters and how to repair it.
 
-Pure but for `examine_landing`: each rule is one function of what was asked before, and
-gives findings of three lines: what, why it matters, the command that puts it right.
+Pure but for `examine_landing`: each rule is one function of answers collected before. It gives findings
+of three lines: the problem, why it matters, and the command that repairs it.
 """
 
 import dataclasses
@@ -20,6 +20,7 @@ from gaussdecode.land.disk import Disk
 from gaussdecode.land.files import Files
 from gaussdecode.land.snapshots import SnapshotStore
 from gaussdecode.land.space import Reserve, SpaceWait
+from gaussdecode.model.sqlnames import quoted_name
 from gaussdecode.model.title import table_title
 from gaussdecode.model.words import counted
 from gaussdecode.operations.owner import landing_owner
@@ -41,20 +42,15 @@ _FREE_FACTOR: Final = 20  # target files that should find room; arbitrary
 _FAILOVER: Final = 170000
 
 
-def quoted(name: str) -> str:
-    """A name, for SQL."""
-    return '"' + name.replace('"', '""') + '"'
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing to put right.
+    """One problem to repair.
 
     Attributes:
-        what: is wrong.
-        why: it matters.
+        what: the problem.
+        why: the consequence.
         remedy: a command, or what to do.
-        state: its row in the table of states of a daemon, where it has one.
+        state: its row in the daemon's table of states, if it has one.
     """
 
     what: str
@@ -65,7 +61,7 @@ class Finding:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CheckInput:
-    """Everything the rules look at."""
+    """Input of the rules."""
 
     config: Config
     server: ServerState
@@ -76,7 +72,7 @@ class CheckInput:
     @property
     def role(self) -> str:
         """The role, quoted for SQL."""
-        return quoted(self.seen.role)
+        return quoted_name(self.seen.role)
 
 
 Rule = Callable[[CheckInput], Iterator[Finding]]
@@ -103,7 +99,7 @@ def _privileges(inputs: CheckInput) -> Iterator[Finding]:
     if seen.is_superuser:
         yield Finding(
             f"role {seen.role} is a superuser",
-            "REPLICATION and CONNECT are enough; its password opens everything",
+            "REPLICATION and CONNECT are enough; its password gives full access",
             f"ALTER ROLE {inputs.role} NOSUPERUSER REPLICATION;",
         )
     elif seen.extra_rights:
@@ -143,7 +139,7 @@ def _connections(inputs: CheckInput) -> Iterator[Finding]:
 
 
 def _snapshots(inputs: CheckInput) -> Iterator[Finding]:
-    """What reading existing rows needs, where it is wanted."""
+    """Check the needs of reading existing rows, if they are wanted."""
     seen = inputs.seen
     if not inputs.config.reads_rows:
         return
@@ -160,12 +156,12 @@ def _snapshots(inputs: CheckInput) -> Iterator[Finding]:
 def reading_findings(
     config: Config, role: str, unreadable: Sequence[tuple[str, str]]
 ) -> Iterator[Finding]:
-    """Name tables whose rows are to be read, at the beginning or after a suspect, and cannot be.
+    """Name tables whose rows must be read, at the beginning or after a suspect entry, and cannot be.
 
     Args:
-        config: of a source whose tables can be read.
-        role: its name.
-        unreadable: schema and name of tables that it may not read.
+        config: configuration of a source whose tables can be read.
+        role: name of the role.
+        unreadable: schema and name of tables that the role may not read.
     """
     settings, white_list = config.snapshot, WhiteList(config.decoding.white_tables)
     is_healing = config.landing.on_suspect == "snapshot"
@@ -178,14 +174,14 @@ def reading_findings(
     if not wanted:
         return
     titles = [table_title(schema, name) for schema, name in wanted]
-    names = ", ".join(quoted(schema) for schema in sorted({schema for schema, _ in wanted}))
+    names = ", ".join(quoted_name(schema) for schema in sorted({schema for schema, _ in wanted}))
     yield Finding(
         f"role {role} may not read {listing(titles[:NAMED_TABLES], len(titles))}",
-        "what a suspect entry leaves in doubt of them cannot be read again; changes land"
+        "after a suspect entry they cannot be read again; changes land"
         if is_healing
-        else "their rows of before the slot do not land; changes do",
-        f"GRANT USAGE ON SCHEMA {names} TO {quoted(role)}; GRANT SELECT ON ALL TABLES IN "
-        f"SCHEMA {names} TO {quoted(role)};  -- or "
+        else "their existing rows do not land; changes do",
+        f"GRANT USAGE ON SCHEMA {names} TO {quoted_name(role)}; GRANT SELECT ON ALL TABLES IN "
+        f"SCHEMA {names} TO {quoted_name(role)};  -- or "
         + ("landing.on-suspect: record" if is_healing else "snapshot.mode: none"),
     )
 
@@ -256,7 +252,7 @@ def _failover(inputs: CheckInput) -> Iterator[Finding]:
 
 
 def _standby(inputs: CheckInput) -> Iterator[Finding]:
-    """What keeps the primary from removing rows of catalogues that decoding on a standby needs."""
+    """Check that the primary keeps the catalogue rows which decoding on a standby needs."""
     seen = inputs.seen
     if not seen.is_standby:
         return
@@ -283,7 +279,7 @@ def _transactions(inputs: CheckInput) -> Iterator[Finding]:
 
 
 def transaction_findings(oldest: float | None, prepared: int | None) -> Iterator[Finding]:
-    """Judge the age in seconds of the oldest open transaction, and how many are prepared; None where unknown."""
+    """Judge the age (seconds) of the oldest open transaction, and the number of prepared ones."""
     if oldest is not None and oldest > _OLD_SECONDS:
         yield Finding(
             f"a transaction has been open for {oldest / 3600:.1f} hours",
@@ -303,7 +299,7 @@ def _clock(inputs: CheckInput) -> Iterator[Finding]:
 
 
 def clock_finding(offset: float) -> Iterator[Finding]:
-    """Judge the seconds by which the server's clock is ahead of ours."""
+    """Judge by how many seconds the server's clock is ahead of ours."""
     if abs(offset) > _CLOCK_SECONDS:
         where = "ahead of" if offset > 0 else "behind"
         yield Finding(
@@ -318,7 +314,7 @@ def _encryption(inputs: CheckInput) -> Iterator[Finding]:
 
 
 def encryption_finding(config: Config, *, is_encrypted: bool | None) -> Iterator[Finding]:
-    """Judge whether a connection is encrypted; None where nobody knows."""
+    """Judge whether a connection is encrypted; None if unknown."""
     parameters = {key: str(value) for key, value in conninfo_to_dict(config.source.dsn).items()}
     if is_encrypted is False and not is_local(parameters):
         yield Finding(
@@ -333,7 +329,7 @@ def _tables(inputs: CheckInput) -> Iterator[Finding]:
     if not bare:
         return
     titles = [table_title(table.schema, table.name) for table in bare[:NAMED_TABLES]]
-    first = f"{quoted(bare[0].schema)}.{quoted(bare[0].name)}"
+    first = f"{quoted_name(bare[0].schema)}.{quoted_name(bare[0].name)}"
     yield Finding(
         f"without replica identity: {listing(titles, len(bare))}",
         "the server refuses UPDATE and DELETE on such a table while it is published",
@@ -343,9 +339,9 @@ def _tables(inputs: CheckInput) -> Iterator[Finding]:
 
 
 def _coverage(inputs: CheckInput) -> Iterator[Finding]:
-    """Both publications and white list must have a table for it to land."""
+    """A table lands only if publications and white list both have it."""
     found = inputs.coverage
-    publication = quoted(next(iter(inputs.config.source.publication), ""))
+    publication = quoted_name(next(iter(inputs.config.source.publication), ""))
     if found.unlisted:
         tables = listing(found.unlisted, found.unlisted_count)
         yield Finding(
@@ -382,15 +378,14 @@ RULES: Final[tuple[Rule, ...]] = (
 
 
 def examine_server(inputs: CheckInput) -> list[Finding]:
-    """Everything about role, server and tables."""
+    """Check role, server and tables."""
     return [finding for rule in RULES for finding in rule(inputs)]
 
 
 def examine_landing(config: Config) -> list[Finding]:
-    """Where files will go: owner, mode, room, and whether sync, link and rename work.
+    """Check the landing's directory: owner, mode, room, and whether sync, link and rename work.
 
-    Tries them with a file of its own, which it removes, where the landing or the nearest
-    directory above it may be written.
+    Tries these with a temporary file, if the landing or the nearest directory above it is writable.
     """
     root = config.landing.root
     try:
@@ -416,14 +411,14 @@ def examine_landing(config: Config) -> list[Finding]:
 
 
 def _requests(root: Path) -> Iterator[Finding]:
-    """What operators have asked the daemon for, and it cannot read."""
+    """Find snapshot requests that the daemon cannot read."""
     files = Files(root)
     try:
         store = SnapshotStore(Disk(files, SpaceWait(should_stop=lambda: True), "check"))
         for path, fault in store.requests().faults.items():
             yield Finding(
                 f"a request for a snapshot cannot be used: {fault}",
-                "the daemon passes over it, and reads no table again for it",
+                "the daemon ignores it, and reads no table for it",
                 f"rm {root / path}  # then gaussdecode snapshot again",
                 "snapshot-request",
             )
@@ -445,12 +440,12 @@ def _not_writable(config: Config, place: Path) -> Finding:
 
 
 def examine_memory(config: Config, limit: int | None, whose: str) -> list[Finding]:
-    """See whether all buffers together fit into the memory there is.
+    """Check that all buffers together fit into memory.
 
     Args:
-        config: checked.
-        limit: bytes, or None without one.
-        whose: what sets it.
+        config: the configuration.
+        limit: bytes; None without a limit.
+        whose: source of the limit.
     """
     total = sum(config.memory_budget().values())
     if limit is None or total <= limit:
@@ -491,7 +486,7 @@ def _room(config: Config, place: Path) -> Iterator[Finding]:
 
 
 def _try_file_system(place: Path) -> Iterator[Finding]:
-    """Do what committing an entry does, to a file of our own."""
+    """Do the file operations of a commit, on a temporary file."""
     try:
         with tempfile.TemporaryDirectory(prefix=".gaussdecode-check-", dir=place) as name:
             first, second = Path(name, "a"), Path(name, "b")

@@ -1,13 +1,14 @@
-"""The doctor for GaussDB and openGauss; see `_doctor` for PostgreSQL.
+"""Find misconfiguration around a GaussDB or openGauss source; see `doctor` for PostgreSQL.
 
-What keeps a stream from starting at all (wal_level, value styles, encodings, pg_hba.conf)
-is a problem of the plan and not repeated here.
+Settings that keep a stream from starting at all (wal_level, value styles, encodings, pg_hba.conf) are
+problems of the plan and are not repeated here.
 """
 
 import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from gaussdecode.model.sqlnames import quoted_name
 from gaussdecode.model.words import counted
 from gaussdecode.operations.check.doctor import (
     NAMED_TABLES,
@@ -32,7 +33,7 @@ _KNOWN: Final = ("openGauss", "GaussDB")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GaussPatient:
-    """Everything the rules look at."""
+    """Input of the rules."""
 
     config: Config
     server: GaussServerState
@@ -41,7 +42,7 @@ class GaussPatient:
     @property
     def role(self) -> str:
         """The role, quoted for SQL."""
-        return '"' + self.seen.role.replace('"', '""') + '"'
+        return quoted_name(self.seen.role)
 
 
 Rule = Callable[[GaussPatient], Iterator[Finding]]
@@ -52,7 +53,7 @@ def _version(inputs: GaussPatient) -> Iterator[Finding]:
     if profile.product not in _KNOWN:
         yield Finding(
             f"{profile.name} is not known here",
-            "it is taken for openGauss 3.0.0, whose descendants it shares most with",
+            "it is treated as openGauss 3.0.0: it has most in common with its descendants",
             "land a few days beside another copy, and compare with `gaussdecode spark apply`",
         )
         return
@@ -65,7 +66,7 @@ def _version(inputs: GaussPatient) -> Iterator[Finding]:
     is_parallel = inputs.config.decoding.is_parallel
     if profile.drops_after_ddl(is_parallel=is_parallel) and not profile.warns_of_loss:
         yield Finding(
-            f"{profile.name} loses rows and does not say so",
+            f"{profile.name} loses rows silently",
             "rows that follow DDL in their transaction are not sent; newer servers send a notice",
             DDL_ADVICE,
         )
@@ -82,7 +83,7 @@ def _privileges(inputs: GaussPatient) -> Iterator[Finding]:
     if seen.has_all_rights:
         yield Finding(
             f"role {seen.role} is the initial user",
-            "its password opens everything, and it may not log in from other machines everywhere",
+            "its password gives full access, and some servers do not let it log in from other hosts",
             "CREATE USER gaussdecode WITH REPLICATION PASSWORD '...';  -- and source.dsn",
         )
     elif seen.extra_rights:
@@ -128,14 +129,14 @@ def _room(inputs: GaussPatient) -> Iterator[Finding]:
 
 
 def _snapshots(inputs: GaussPatient) -> Iterator[Finding]:
-    """What reading rows needs, where they are wanted and a view can be had."""
+    """Check the rights for reading rows, if rows are wanted and a snapshot is possible."""
     config = inputs.config
     if config.reads_rows and config.snapshot_refusal is None:
         yield from reading_findings(config, inputs.seen.role, inputs.seen.unreadable)
 
 
 def _intervals(inputs: GaussPatient) -> Iterator[Finding]:
-    """A partition that is made for a row is DDL in the row's transaction."""
+    """Warn of interval partitioning: a new partition is DDL in the transaction of its row."""
     config, profile = inputs.config, inputs.server.profile
     wanted = white_list(config.decoding)
     tables = [
@@ -231,7 +232,7 @@ RULES: Final[tuple[Rule, ...]] = (
 
 
 def examine_gaussdb(inputs: GaussPatient) -> list[Finding]:
-    """Everything about version, role, server and slot."""
+    """Check version, role, server and slot."""
     return [finding for rule in RULES for finding in rule(inputs)]
 
 

@@ -1,4 +1,4 @@
-"""What a command sees of the mirror: whether its store does what is needed, and whose it is."""
+"""Check the mirror: whether its store works, and which landing it holds."""
 
 import dataclasses
 from typing import Final
@@ -17,19 +17,19 @@ from gaussdecode.operations.check.doctor import Finding
 from gaussdecode.settings.sections import Config
 
 _AWAY: Final = (
-    "the daemon lands all the same, and ships when the store is back; with `confirm: mirror` the "
+    "the daemon lands anyway, and ships when the store is back; with `confirm: mirror` the "
     "server keeps its WAL until then"
 )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MirrorSeen:
-    """What was seen.
+    """Result of the check.
 
     Attributes:
         text: one line of the report.
-        problems: what keeps the daemon from running, or the mirror from ever working.
-        findings: what may pass.
+        problems: problems that keep the daemon from running, or the mirror from ever working.
+        findings: problems that may pass.
     """
 
     text: str
@@ -38,7 +38,7 @@ class MirrorSeen:
 
 
 def examine_mirror(config: Config) -> MirrorSeen:
-    """Put, get, list and remove an object of its own there, and see whose landing it holds."""
+    """Put, get, list and remove a test object, and read which landing the mirror holds."""
     url = config.mirror.url
     try:
         store = open_store(config.mirror)

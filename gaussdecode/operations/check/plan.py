@@ -1,7 +1,7 @@
-"""The plan of a configuration on its server, put together for `check`.
+"""Plan what the daemon would do with a configuration on its server, for `check`.
 
-Asks the server and looks at the landing, changes neither. What is wrong becomes a problem
-in words, so that all of them are shown at once.
+Asks the server and looks at the landing, and changes neither. Every error becomes a problem in words,
+so that all are shown at once.
 """
 
 import dataclasses
@@ -76,15 +76,15 @@ _COLUMNS: Final = """
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PlannedColumn:
-    """One column: how it is held, and what that keeps.
+    """One column: its type, and which values it keeps exactly.
 
     Attributes:
         table: ``schema.name``.
-        name: of the column.
-        server_type: as the server spells it.
-        arrow_type: as it lands.
-        fidelity: what is exact and what is not.
-        is_key: it is of the key that tells rows apart.
+        name: name of the column.
+        server_type: type as the server spells it.
+        arrow_type: type that it lands as.
+        fidelity: values that are exact, and those that are not.
+        is_key: whether it is part of the key.
     """
 
     table: str
@@ -97,22 +97,22 @@ class PlannedColumn:
 
 @dataclasses.dataclass(slots=True)
 class Plan:
-    """Everything `check` prints.
+    """The plan that `check` prints.
 
     Attributes:
-        server: what it said, or None when it was not asked.
-        log: of the landing, or None when there is none yet, or it could not be read.
-        landing: what is there, in words, where there is no `log`.
-        start_lsn: where streaming would begin, or None when it must not.
-        tables: that would be landed.
-        columns: of these tables.
-        warnings: what an operator should know.
-        problems: what keeps the daemon from running.
-        profile: of a GaussDB or openGauss that was asked, else None.
-        command: what it would be told to start the stream; empty when it must not.
-        coverage: what only one of publications and white list has.
-        binary: whether values will be asked for in binary; None where nobody asked for it.
-        unexamined: what could not be looked at, because the server refused.
+        server: state of the server, or None if it was not asked.
+        log: position of the landing, or None if there is none yet or it cannot be read.
+        landing: the landing in words, if there is no `log`.
+        start_lsn: position where streaming would begin, or None if it must not.
+        tables: tables that would land.
+        columns: columns of these tables.
+        warnings: warnings for the operator.
+        problems: problems that keep the daemon from running.
+        profile: profile of the GaussDB or openGauss server that answered, else None.
+        command: command that would start the stream; empty if it must not start.
+        coverage: tables that only publications or only the white list has.
+        binary: whether values will be requested in binary; None if that was not asked.
+        unexamined: checks that the server refused.
     """
 
     server: ServerState | None = None
@@ -130,18 +130,18 @@ class Plan:
     unexamined: list[str] = dataclasses.field(default_factory=list)
 
     def refuse(self, where: str, error: Exception) -> None:
-        """Take down that the server did not let us in, so that nobody looked at it."""
+        """Record that the server refused a connection, so that a check did not run."""
         self.problems.append(f"{where}: {error}")
         self.unexamined.append("the server's settings and rights")
 
 
 def plan_landing(config: Config, plan: Plan, source: str | None = None) -> None:
-    """Look at the landing: is the root fit, whose is it, how far is it?
+    """Examine the landing: is the root usable, which slot is it for, how far is it?
 
     Args:
-        config: of the source.
-        plan: gets what is found.
-        source: its name in the landing, where there are several; else None.
+        config: configuration of the source.
+        plan: plan that receives the results.
+        source: name of the source in the landing, if there are several; else None.
     """
     root = config.landing.root
     plan.landing = "cannot be read, see above"
@@ -214,7 +214,7 @@ def plan_server(config: Config, connection: Connection, plan: Plan) -> ServerSta
 
 
 def column_conflicts(connection: Connection, publications: Sequence[str]) -> list[str]:
-    """Name the tables of which publications send different columns, which no server sends."""
+    """Name tables with different columns in several publications; no server sends these."""
     found: dict[str, list[str]] = {}
     for schema, name, publication, columns in connection.query(
         conflicts_sql(publications, connection.server_version)
@@ -253,7 +253,7 @@ def _columns(connection: Connection, config: Config) -> list[PlannedColumn]:
 
 
 def arrow(held: ColumnType) -> str:
-    """Spell the Arrow type of a column."""
+    """Format the Arrow type of a column."""
     if held.kind is Kind.LIST:
         assert held.element is not None  # for mypy: checked at construction
         element = ColumnType(held.element, precision=held.precision, scale=held.scale)
@@ -264,7 +264,7 @@ def arrow(held: ColumnType) -> str:
 
 
 def fidelity(held: ColumnType, type_name: str) -> str:
-    """Say what a column keeps of its values."""
+    """Describe which values a column keeps exactly."""
     if held.kind is Kind.STRING and type_name not in _TEXTS:
         return "the server's text"
     return _FIDELITY.get(held.kind, "exact")
@@ -273,7 +273,7 @@ def fidelity(held: ColumnType, type_name: str) -> str:
 def option_row(
     option: Option, config: Config, server: ServerProfile | None = None
 ) -> tuple[str, str, str, str]:
-    """Describe one option: name, value, who does it, and how."""
+    """Describe one option: name, value, the side that applies it, and how."""
     kind, is_parallel = config.source.kind, config.decoding.is_parallel
     candidates = option.candidates(kind, server)
     if not config.decoding.has(option.section):
@@ -290,7 +290,7 @@ def option_row(
 
 
 def _by_product(texts: list[str]) -> str:
-    """Say one thing where it holds for both products, else what holds for each."""
+    """One text if it holds for both products, else one for each."""
     if len(set(texts)) == 1:
         return texts[0]
     return f"GaussDB: {texts[0]}; openGauss: {texts[1]}"
@@ -302,7 +302,8 @@ def option_rows(
     """Describe all options.
 
     Args:
-        config: checked.
-        server: of kind gaussdb; None where it was not asked, which describes both products.
+        config: the configuration.
+        server: state of a server of kind gaussdb; None if it was not asked: then both products are
+            described.
     """
     return [option_row(option, config, server) for option in OPTIONS]

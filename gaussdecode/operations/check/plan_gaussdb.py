@@ -1,7 +1,7 @@
-"""The plan of a configuration on a GaussDB or openGauss, put together for `check`.
+"""Plan what the daemon would do with a configuration on GaussDB or openGauss, for `check`.
 
-Asks the server, and changes nothing. Both connections that the daemon needs are tried, for
-they are let in by different lines of pg_hba.conf and may need different ports.
+Asks the server and changes nothing. Tries both connections that the daemon needs: different lines of
+pg_hba.conf admit them, and they may need different ports.
 """
 
 from collections.abc import Iterator
@@ -45,13 +45,13 @@ _ROUNDED: Final = "rounded by the server: 6 digits of real, 15 of double precisi
 
 
 def plan_gaussdb(config: Config, plan: Plan) -> list[Finding]:
-    """Ask the server: version, slot, settings, tables, and who does each option.
+    """Ask the server: version, slot, settings, tables, and the side that applies each option.
 
     Returns:
-        What the doctor finds.
+        Findings of the doctor.
 
     Raises:
-        SourceError: it cannot be reached now.
+        SourceError: the server cannot be reached now.
     """
     try:
         with open_sql(config) as sql:
@@ -119,7 +119,7 @@ def _plan_server(config: Config, pair: GaussPair, plan: Plan) -> None:
 
 
 def _listed(table: StoredTable) -> ListedTable:
-    """What is said of a table; one in ustore without a key sends its old rows as if it were FULL."""
+    """Describe a table; one in ustore without a key sends its old rows as if it were FULL."""
     is_default = table.identity == ReplicaIdentity.DEFAULT
     is_whole = is_default and table.is_ustore and not table.has_key
     identity = ReplicaIdentity.FULL if is_whole else table.identity
@@ -129,7 +129,7 @@ def _listed(table: StoredTable) -> ListedTable:
 def _warnings(
     config: Config, state: GaussServerState, command: str, *, is_rounding: bool
 ) -> Iterator[str]:
-    """Name what cannot be seen or had in the mode that is configured, and started so."""
+    """Warn of limits of the configured decoding mode."""
     decoding = config.decoding
     profile = state.profile
     mode = "parallel decoding" if decoding.is_parallel else f"{profile.name}, decoding serially,"
@@ -165,7 +165,7 @@ def _warnings(
 
 
 def _defaults_in_force(defaults: str, command: str) -> Iterator[str]:
-    """Of the server's defaults for streams, those that the stream does not say itself."""
+    """The server's defaults for streams that the stream's own options do not override."""
     for setting in defaults.split(","):
         name, _, value = setting.partition("=")
         if f'"{name.strip()}"' not in command:

@@ -1,4 +1,4 @@
-"""Is the monitoring port free, or held by the daemon that it belongs to, and what does that say?"""
+"""Check that the monitoring port is free, or that the configuration's own daemon uses it; ask that daemon."""
 
 import errno
 import os
@@ -11,10 +11,10 @@ from gaussdecode.settings.sections import Config
 
 
 def examine_port(config: Config) -> tuple[list[Finding], Record | None]:
-    """Try to listen where the daemon would, and let go at once.
+    """Try to listen on the daemon's port, and close it at once.
 
     Returns:
-        What is wrong with the port or, where the daemon has it, with that; and its ``/status``.
+        Problems of the port or, if the daemon uses it, of the daemon; and the daemon's ``/status``.
     """
     listen = config.monitoring.listen
     try:
@@ -41,7 +41,7 @@ def examine_port(config: Config) -> tuple[list[Finding], Record | None]:
 
 
 def _finding(config: Config, cause: Record) -> Finding:
-    """What the running daemon says of itself, by its table of states."""
+    """A problem that the running daemon reports, by its table of states."""
     follows = " ".join(cause["consequences"])
     page = f"http://{config.monitoring.listen}{cause['runbook']}"
     why = f"the running daemon says so: {cause['severity']}; {page} says more"

@@ -1,8 +1,7 @@
-"""The report of `check`: a verdict, what is wrong, what is unwise, and then the plan.
+"""Report of `check`: a verdict, problems, findings, and then the plan.
 
-Pure: a `Report` is filled by `check` and becomes lines for people or one document for
-programs. The verdict and what there is to do come first, and without further sections all of
-it fits on a screen.
+Pure: `check` fills a `Report`, which becomes lines for people or one document for programs. The
+verdict and the things to do come first. Without further sections everything fits on one screen.
 """
 
 import dataclasses
@@ -20,7 +19,7 @@ _INDENT: Final = 14  # of the plan's texts, after their names
 
 
 class Verdict(enum.StrEnum):
-    """What the daemon would do with a configuration."""
+    """Whether the daemon can run with a configuration."""
 
     READY = "ready"
     READ = "read"
@@ -47,9 +46,9 @@ class Grid:
     """A table of the report.
 
     Attributes:
-        title: over it.
+        title: title over the table.
         columns: names, in lower case.
-        rows: cells, as many as columns.
+        rows: rows of as many cells as columns.
     """
 
     title: str
@@ -64,16 +63,16 @@ class Grid:
 
 @dataclasses.dataclass(slots=True)
 class Report:
-    """Everything `check` says.
+    """The full report of `check`.
 
     Attributes:
-        name: of the file.
+        name: name of the file.
         is_offline: only the file was read.
-        problems: what keeps the daemon from running.
-        unreached: why the server does not answer, or None.
-        findings: of the doctor.
-        notes: what an operator should know, where nothing is to do.
-        unexamined: what the doctor could not look at.
+        problems: problems that keep the daemon from running.
+        unreached: reason why the server does not answer, or None.
+        findings: findings of the doctor.
+        notes: facts for the operator that need no action.
+        unexamined: checks that could not run.
         facts: the plan: names and texts.
         grids: tables, by the option that shows them.
     """
@@ -90,7 +89,7 @@ class Report:
 
     @property
     def verdict(self) -> Verdict:
-        """What the daemon would do."""
+        """Whether the daemon can run."""
         if self.problems:
             return Verdict.WRONG
         if self.unreached is not None:
@@ -99,7 +98,7 @@ class Report:
 
     @property
     def exit_status(self) -> int:
-        """What `check` ends with."""
+        """Exit status of `check`."""
         return _STATUS[self.verdict]
 
     def to_record(self) -> dict[str, Any]:  # Any: JSON
@@ -118,11 +117,11 @@ class Report:
         }
 
     def lines(self, shown: Sequence[str], width: int | None) -> Iterator[str]:
-        """Everything, for people.
+        """The full report for people.
 
         Args:
-            shown: names of the tables that are wanted.
-            width: of the terminal; None to fold nothing.
+            shown: names of wanted tables.
+            width: width of the terminal; None to fold nothing.
         """
         yield from self.brief_lines(width)
         if self.notes:
@@ -140,7 +139,7 @@ class Report:
                 yield from table_lines(grid.columns, grid.rows, width)
 
     def brief_lines(self, width: int | None) -> Iterator[str]:
-        """The verdict, and what there is to do."""
+        """The verdict and the things to do."""
         yield from _folded("", f"{self.name}: {_SENTENCE[self.verdict]}{self._counted()}", width)
         problems = self.problems if self.unreached is None else [*self.problems, self.unreached]
         if problems:
@@ -168,11 +167,11 @@ class Report:
         found = len(self.findings)
         if self.is_offline or (self.unreached is not None and not found):
             return ""
-        return f"; {counted(found, 'finding')}" if found else "; nothing was found to put right"
+        return f"; {counted(found, 'finding')}" if found else "; no problems found"
 
 
 def _folded(head: str, text: str, width: int | None) -> Iterator[str]:
-    """Lines of a text after a head; what follows is indented as the text is."""
+    """Fold a text after a head; the following lines have the same indent."""
     if width is None:
         yield head + text
         return

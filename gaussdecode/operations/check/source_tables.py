@@ -1,6 +1,7 @@
-"""Whether what several sources have under one name can be one table, as their catalogues are now.
+"""Check, from the sources' catalogues, whether tables with the same name can be one table.
 
-The same is judged of what has landed when it is applied (`spark.log.source_schemas`). Said before, it costs nothing yet.
+`spark.log.source_schemas` checks the same on landed schemas at each apply. Found here, before any row
+lands, a difference is still cheap to repair.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,17 +17,15 @@ from gaussdecode.spark.log.schema import Column, TableSchema
 from gaussdecode.spark.log.source_schemas import DiffersError, joined
 
 Versions = dict[str, TableSchema]
-_WHY: Final = (
-    "it lands all the same, and spark apply stops the table where the difference has landed"
-)
+_WHY: Final = "it lands anyway, and spark apply stops the table where the difference has landed"
 
 
 def differing_tables(config: Config, plans: Mapping[str, Plan]) -> Iterator[Finding]:
     """Name tables that cannot be one table, and columns that some sources lack.
 
     Args:
-        config: of all sources.
-        plans: of each that could be asked, by name.
+        config: configuration of all sources.
+        plans: plan of each source that answered, by name.
     """
     lacking: list[str] = []
     for title, versions in sorted(_tables(config, plans).items()):
@@ -39,12 +38,12 @@ def differing_tables(config: Config, plans: Mapping[str, Plan]) -> Iterator[Find
         yield Finding(
             f"columns are not on all sources: {listing(lacking[:NAMED_TABLES], len(lacking))}",
             "they are NULL in rows of the sources that lack them",
-            "add them there, or leave it so",
+            "add them there, or accept that",
         )
 
 
 def _tables(config: Config, plans: Mapping[str, Plan]) -> dict[str, Versions]:
-    """By title, what each source has; without tables that are read from the first source alone."""
+    """Schemas of each source by title, without tables that only the first source delivers."""
     listed = table_pairs(config.landing.replicated_tables)
     replicated = WhiteList(listed) if listed else None
     found: dict[str, Versions] = {}

@@ -1,1 +1,1 @@
-"""A target compared with its source: rows by checksums, and comments."""
+"""Compare a target with its source: rows by checksums, and comments."""

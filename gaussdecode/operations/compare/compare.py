@@ -1,7 +1,7 @@
 """Compare a target with its source, table by table, at one exact position.
 
-The source's view is taken after the target's version, so its position is never before it; what
-landed between the two is laid over the target's rows. A table that is altered in between is tried
+The source's view is taken after the target's version, so its position is never earlier. Changes that
+landed between the two are laid over the target's rows. A table that is altered in between is tried
 again in a newer view of the source.
 """
 
@@ -66,19 +66,19 @@ _LITERAL: Final = ("int", "string", "date", "timestamp", "decimal128", "bool")
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TableResult:
-    """One table.
+    """Result for one table.
 
     Attributes:
         table: ``schema.name``.
-        rows: of the source.
-        target_rows: of the target, at the same position.
-        ranges: compared.
-        different_ranges: whose sums differ.
-        differences: rows, by key; of the first ranges that differ.
-        is_more: other ranges differ too, and were not looked into.
+        rows: number of rows in the source.
+        target_rows: number of rows in the target, at the same position.
+        ranges: number of ranges compared.
+        different_ranges: number of ranges with different sums.
+        differences: differing rows of the first such ranges, by key.
+        is_more: whether other ranges differ too and were not examined.
         not_compared: columns that only one side has, or that are masked.
-        why_not: why the table could not be compared; None when it was.
-        repair: what was asked of the daemon; None for nothing.
+        why_not: reason why the table could not be compared; None if it was.
+        repair: request made to the daemon; None for none.
     """
 
     table: str
@@ -95,12 +95,12 @@ class TableResult:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Result:
-    """All tables.
+    """Result for all tables.
 
     Attributes:
-        lsn: the position, of the last snapshot of the source that was taken.
+        lsn: position of the last snapshot of the source.
         n: entry of the target's version.
-        tables: each of them.
+        tables: results by table.
     """
 
     lsn: Lsn
@@ -109,16 +109,16 @@ class Result:
 
     @property
     def is_equal(self) -> bool:
-        """Every table was compared, and none differs."""
+        """Whether every table was compared and none differs."""
         return not any(of.different_ranges or of.why_not for of in self.tables)
 
     def to_record(self) -> dict[str, Any]:  # Any: JSON
-        """Make it fit for JSON."""
+        """Make a record for JSON."""
         tables = [dataclasses.asdict(of) for of in self.tables]
         return {"lsn": str(self.lsn), "n": self.n, "is_equal": self.is_equal, "tables": tables}
 
     def metrics_text(self, target: Place) -> str:
-        """In the text format of Prometheus, for node_exporter's textfile collector."""
+        """The result in Prometheus' text format, for node_exporter's textfile collector."""
         label = label_value(str(target))
         lines = [
             "# TYPE gaussdecode_spark_verified_timestamp_seconds gauge",
@@ -136,11 +136,11 @@ class Result:
 
 
 class _Since(NamedTuple):
-    """What landed after the target's version.
+    """Changes that landed after the target's version.
 
     Attributes:
-        landing: where.
-        entries: in order.
+        landing: the landing.
+        entries: entries in order.
         until: epoch and LSN of the source's snapshot.
     """
 
@@ -151,16 +151,17 @@ class _Since(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Comparison:
-    """What is compared with what.
+    """Compares a target with its source.
 
     Attributes:
-        engine: runs the tasks of the lake.
-        root: of the landing.
+        engine: engine for the target's rows.
+        root: root of the landing.
         target: directory or URL.
         server: the source.
-        config: of the daemon; None for PostgreSQL, where there is none.
-        wait: seconds for transactions of the source, and for the landing to get there.
-        progress: is told what is done.
+        config: the daemon's configuration; None for PostgreSQL by connection string.
+        wait: longest wait for transactions of the source, and for the landing to reach the
+            position, in seconds.
+        progress: called with a sentence for each step.
     """
 
     engine: Engine
@@ -175,11 +176,11 @@ class Comparison:
         """Compare tables.
 
         Args:
-            tables: ``schema.name`` of those wanted; None for all of the target.
+            tables: ``schema.name`` of wanted tables; None for all of the target.
 
         Raises:
-            ConfigError: the target is no target, or this session cannot read it.
-            LandingError: it did not reach the source's position in time, or is damaged.
+            ConfigError: there is no target, or this session cannot read it.
+            LandingError: the landing did not reach the source's position in time, or is damaged.
             SourceError: the server failed.
         """
         store = Target(self.target)
@@ -208,7 +209,7 @@ class Comparison:
     def _attempt(
         self, database: DatabaseVersion, tables: Sequence[str]
     ) -> tuple[Lsn, dict[str, TableResult], dict[str, str]]:
-        """Compare tables in one view; gives its position, and why some could not be compared."""
+        """Compare tables in one view; return its position, and the reasons why some were not comparable."""
         done: dict[str, TableResult] = {}
         moved: dict[str, str] = {}
         with self._held() as held, self._sums(held) as source:
@@ -264,7 +265,7 @@ class Comparison:
         """Compare one table.
 
         Raises:
-            MovingError: it was emptied, altered or read anew meanwhile.
+            MovingError: the table was emptied, altered or read anew meanwhile.
         """
         store = Target(self.target)
         schema = store.schema_at(database, table)
@@ -291,7 +292,7 @@ class Comparison:
             return self._compared(source, here, columns, lake, schema, digits, skipped)
 
     def _masked(self, store: Target, table: str, schema: TableSchema) -> set[str]:
-        """Columns whose values the target does not show."""
+        """Columns that the target masks."""
         kept, landing = store.masks(table), Landing(self.root)
         if kept is None:
             return set()
@@ -311,7 +312,7 @@ class Comparison:
         table: str,
         schema: TableSchema,
     ) -> TableResult:
-        """A table that the source does not have is to have no rows here."""
+        """Compare a table that the source does not have: it must have no rows in the target."""
         shape = Shape(schema.names, schema.key)
         laid = overlay(since.landing, since.entries, table, schema, shape, since.until)
         sums = LakeTable(self._stored(store, database, table), shape, laid).sums(1)
@@ -354,7 +355,7 @@ class Comparison:
         )
 
     def ask_for_repair(self, result: Result) -> Result:
-        """Ask the daemon for snapshots of what differs: of the rows, or of the table where that needs it."""
+        """Ask the daemon for snapshots of differing rows, or of the whole table if needed."""
         assert isinstance(self.root, Path)  # the daemon is asked in its own directory
         files = Files(self.root)
         try:
@@ -382,15 +383,15 @@ class Comparison:
 
 
 def in_words_of_the_command(text: str) -> str:
-    """What is wrong with the connection string, where no configuration has it."""
+    """Word an error of the connection string for a command line instead of a configuration."""
     text = text.replace("set source.allow-insecure: true", "give --allow-insecure")
     return text.replace("source.dsn: ", "--dsn: ")
 
 
 def condition(schema: TableSchema, of: TableResult) -> str | None:
-    """SQL that chooses the rows that differ; None where only the whole table helps.
+    """SQL condition for the rows that differ; None if only a snapshot of the whole table helps.
 
-    Rows that a condition chose take no others away, so a surplus row needs all of them.
+    A snapshot with a condition removes no rows, so a surplus row needs the whole table.
     """
     types = {column.name: column.type for column in schema.columns}
     is_spelled = all(types[name].startswith(_LITERAL) for name in schema.key)
@@ -422,7 +423,7 @@ def _why_not(database: DatabaseVersion, table: str, elsewhere: Sequence[str] | N
 def _columns(
     schema: TableSchema, here: Mapping[str, Spelling], masked: Collection[str]
 ) -> tuple[list[SourceColumn], tuple[str, ...]]:
-    """Columns that both have and show, and the others."""
+    """Columns that both sides have and show, and the others."""
     both = [
         SourceColumn(column.name, column.true_name, column.type, here[column.true_name])
         for column in schema.columns
@@ -433,7 +434,7 @@ def _columns(
 
 
 def _digits(rows: int) -> int:
-    """Hexadecimal digits of a range, for so many rows."""
+    """Number of hexadecimal digits of a range, for this number of rows."""
     digits = 1
     while rows >> (4 * digits) > _ROWS_PER_RANGE and digits < _MAX_DIGITS:
         digits += 1
@@ -441,7 +442,7 @@ def _digits(rows: int) -> int:
 
 
 def report_lines(result: Result, limit: int) -> list[str]:
-    """What people read."""
+    """The report for people."""
     lines = []
     for of in result.tables:
         if of.why_not is not None:

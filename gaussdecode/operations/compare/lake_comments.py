@@ -1,4 +1,4 @@
-"""``gaussdecode spark comments``: ask the source for its comments, and say what became of them in the lake."""
+"""Copy the source's comments to a target's tables, and report: ``gaussdecode spark comments``."""
 
 import dataclasses
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -17,18 +17,18 @@ from gaussdecode.spark.target.store import Target
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What is asked for.
+    """Options of the command.
 
     Attributes:
-        root: of the landing.
+        root: root of the landing.
         target: directory or URL.
-        tables: ``schema.name`` of those wanted; None for all of the target.
-        dsn: of the source, PostgreSQL; None with a configuration.
-        config: of the daemon; None with a connection string.
-        is_insecure_allowed: the connection may go without verify-full.
-        max_length: letters of a comment; None for any number.
-        wait: seconds, at most, for another writer to end.
-        is_dry: nothing is changed, only said.
+        tables: ``schema.name`` of wanted tables; None for all of the target.
+        dsn: connection string of the source, PostgreSQL; None with a configuration.
+        config: configuration of the daemon; None with a connection string.
+        is_insecure_allowed: allow a connection without verify-full.
+        max_length: maximum length of a comment in characters; None for no limit.
+        wait: longest wait for another writer to end, in seconds.
+        is_dry: change nothing, only report.
     """
 
     root: Place
@@ -43,13 +43,13 @@ class Request:
 
 
 class Asked(NamedTuple):
-    """What the source said.
+    """The source's answer.
 
     Attributes:
-        landing: that the target is made from.
+        landing: landing that the target is made from.
         store: the target.
-        tables: titles, by directory.
-        described: by title; of tables that the source has.
+        tables: table titles, by directory.
+        described: comments by title, of tables that the source has.
     """
 
     landing: Landing
@@ -59,11 +59,11 @@ class Asked(NamedTuple):
 
 
 def ask(request: Request) -> Asked:
-    """Ask the source, before Spark is started.
+    """Ask the source for comments, before Spark is started.
 
     Raises:
-        ConfigError: the target is of another landing or has no such table, or
-            the connection string cannot be used.
+        ConfigError: the target belongs to another landing or lacks a table, or the connection
+            string cannot be used.
         SourceError: the server failed, or cannot be reached.
     """
     store = Target(request.target)
@@ -88,20 +88,20 @@ def ask(request: Request) -> Asked:
 
 
 def update(request: Request, asked: Asked) -> list[Outcome]:
-    """Set what differs; see `spark.maintain.set_comments`."""
+    """Set the comments that differ; see `spark.maintain.set_comments`."""
     return CommentRun(asked.landing, asked.store, request.wait, request.is_dry).run(
         asked.tables, asked.described
     )
 
 
 def record(found: Sequence[Outcome], *, is_dry: bool) -> dict[str, Any]:  # Any: JSON
-    """What happened, fit for JSON."""
+    """The result as JSON."""
     tables = [dataclasses.asdict(of) for of in found]
     return {"is_dry": is_dry, "changed": sum(of.is_changed for of in found), "tables": tables}
 
 
 def report_lines(found: Sequence[Outcome], target: Place, *, is_dry: bool) -> Iterator[str]:
-    """What people read; names, and no comments."""
+    """The report for people; names only, no comments."""
     for of in found:
         title = of.table if of.of == "current" else f"{of.table}, {of.of}"
         if of.left is not None:

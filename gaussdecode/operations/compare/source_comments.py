@@ -1,7 +1,7 @@
-"""Comments of tables and columns, asked of the database: no stream carries them.
+"""Read comments of tables and columns from the database; the stream does not carry them.
 
-It is SQL that openGauss has too, whose catalogue is that of PostgreSQL 9.2. It is read in one statement, so
-it is of one moment.
+openGauss must run the SQL too: its catalogue is that of PostgreSQL 9.2. One statement reads all, so the
+comments are of one moment.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -26,7 +26,7 @@ _TABLES: Final = (
 
 
 def comments_sql(titles: Collection[str]) -> str:
-    """What asks for the comments of tables: a row for each, and one for each of its columns.
+    """SQL for the comments of tables: a row for each table and each of its columns.
 
     Args:
         titles: ``schema.name``, at least one.
@@ -46,18 +46,18 @@ def comments_sql(titles: Collection[str]) -> str:
 
 
 def read_comments(query: Query, titles: Collection[str]) -> dict[str, Described]:
-    """Ask a database what it says of tables.
+    """Read the comments of tables.
 
     Args:
-        query: runs a statement and gives its rows, as text.
+        query: runs a statement and returns its rows, as text.
         titles: ``schema.name``.
 
     Returns:
-        By title, what it says of those that it has.
+        Comments by title, for tables that exist.
 
     Raises:
         SourceError: the server failed.
-        SourceRefusedError: it refuses.
+        SourceRefusedError: the server refuses.
     """
     found: dict[str, Described] = {}
     names: dict[str, dict[int, str]] = {}
@@ -76,14 +76,14 @@ def read_comments(query: Query, titles: Collection[str]) -> dict[str, Described]
 
 
 def _shown(text: str) -> str:
-    """A text that any reader can show: bytes that are no letter in the database's encoding are marked."""
+    """A text that any reader can show: bytes that are invalid in the database's encoding are marked."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def comments_of_dsn(
     dsn: str, titles: Collection[str], *, is_insecure_allowed: bool
 ) -> dict[str, Described]:
-    """Ask a PostgreSQL; see `read_comments`.
+    """Read comments from a PostgreSQL server; see `read_comments`.
 
     Raises:
         ConfigError: the connection string cannot be used.
@@ -97,10 +97,10 @@ def comments_of_dsn(
 
 
 def comments_of_config(config: Config, titles: Collection[str]) -> dict[str, Described]:
-    """Ask the source of a slot, PostgreSQL or GaussDB; see `read_comments`.
+    """Read comments from the source of a slot, PostgreSQL or GaussDB; see `read_comments`.
 
     Raises:
-        ConfigError: the source is no server.
+        ConfigError: the source is not a server.
     """
     if is_gaussdb(config):
         with open_sql(config) as session:

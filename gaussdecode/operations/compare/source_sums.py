@@ -1,9 +1,9 @@
-"""The source's side of a comparison: checksums computed by the server, in one view that is imported.
+"""Compute checksums of rows on the source server, in one imported snapshot, to compare them with a target.
 
-The SQL makes of every value the canonical text of `spark.maintain.checksums`, so that ranges of both sides have
-the same sums. One scan of a table gives all sums, another one the rows of ranges that differ; one
-connection, one statement at a time. It is SQL that openGauss has too, whose grammar is that of
-PostgreSQL 9.2 and where, in databases like Oracle, NULL and a text are that text when joined.
+The SQL makes the same canonical text of every value as `spark.maintain.checksums`, so that ranges of
+both sides have the same sums. One scan of a table gives all sums, another one the rows of differing
+ranges. It uses one connection and one statement at a time. openGauss must run the SQL too: its grammar
+is that of PostgreSQL 9.2, and in Oracle-compatible databases NULL joined with a text is that text.
 """
 
 # ruff: noqa: S608  # all names and values are quoted
@@ -27,13 +27,13 @@ _FOUND: Final = "::pg_catalog.text"
 
 
 class SourceColumn(NamedTuple):
-    """A column of the target, as the source has it.
+    """A column of the target and its source column.
 
     Attributes:
         landed: its name in the target.
-        name: true name.
-        arrow: type in the target.
-        spelling: how the server's text differs from what lands.
+        name: true name on the server.
+        arrow: Arrow type in the target.
+        spelling: how the server's text differs from the landed text.
     """
 
     landed: str
@@ -46,8 +46,8 @@ class SourceTable(NamedTuple):
     """A table of the source.
 
     Attributes:
-        sql: what to select from.
-        columns: by true name, how the server's text of a value differs from what lands.
+        sql: the table's name for SQL.
+        columns: how the server's text differs from the landed text, by true name.
     """
 
     sql: str
@@ -55,7 +55,7 @@ class SourceTable(NamedTuple):
 
 
 class SourceSums(abc.ABC):
-    """One view of a database, as a context."""
+    """One snapshot of a database, as a context."""
 
     @abc.abstractmethod
     def close(self) -> None:
@@ -63,17 +63,17 @@ class SourceSums(abc.ABC):
 
     @abc.abstractmethod
     def query(self, text: str, *, is_long: bool = False) -> Sequence[Sequence[str | None]]:
-        """Run a statement in the view; one that goes through a table may take long."""
+        """Run a statement in the snapshot; `is_long` for one that reads a whole table."""
 
     @abc.abstractmethod
     def table(
         self, schema: str, name: str
     ) -> contextlib.AbstractContextManager["SourceTable | None"]:
-        """A table as the stream has it, that nobody empties or alters meanwhile; None for no table.
+        """Lock a table against TRUNCATE and ALTER, and describe it as in the stream; None for no table.
 
         Raises:
-            MovingError: it was emptied or rewritten since the view, which does not show the rows
-                that were there: TRUNCATE heeds no snapshot.
+            MovingError: it was emptied or rewritten after the snapshot, which then shows no rows:
+                TRUNCATE ignores snapshots.
         """
 
     def __enter__(self) -> Self:
@@ -116,11 +116,11 @@ class SourceSums(abc.ABC):
 
 
 class PgSums(SourceSums):
-    """A view of PostgreSQL.
+    """A snapshot of PostgreSQL.
 
     Args:
-        address: of the server.
-        name: of the view.
+        address: address of the server.
+        name: name of the exported snapshot.
     """
 
     def __init__(self, address: SourceAddress, name: str) -> None:
@@ -175,7 +175,7 @@ class PgSums(SourceSums):
 
 
 def _rows(table: str, columns: Sequence[SourceColumn], key: Sequence[str]) -> str:
-    """MD5 of the key, checksum and texts of the key of each row."""
+    """SQL for each row's MD5 of the key, checksum and key texts."""
     names = {column.landed: f"c{index}" for index, column in enumerate(columns)}
     texts = "".join(f", {_column_sql(column)} AS {names[column.landed]}" for column in columns)
     whole = _md5(names.values())
@@ -206,12 +206,12 @@ def _column_sql(column: SourceColumn) -> str:
 
 
 def text_sql(value: str, arrow: str, *, is_respelled: bool = False) -> str:
-    """The canonical text of a value, as SQL.
+    """SQL for the canonical text of a value.
 
     Args:
-        value: an expression.
-        arrow: type that it lands as, as Arrow spells it.
-        is_respelled: the server leaves zeros of numerics out, as `source.gaussdb._copylines` knows.
+        value: an SQL expression.
+        arrow: Arrow type that it lands as.
+        is_respelled: the server omits zeros in numerics, see `source.gaussdb`.
 
     Raises:
         ConfigError: the type has no canonical text.
@@ -260,7 +260,7 @@ def text_sql(value: str, arrow: str, *, is_respelled: bool = False) -> str:
 
 
 def _misfit_sql(value: str, arrow: str) -> str:
-    """Whether an element does not fit, so that its whole list lands as text."""
+    """SQL that tells whether an element does not fit, so that its whole list lands as text."""
     if arrow.startswith(("date", "timestamp")):
         return (
             f"NOT pg_catalog.isfinite({value}) OR extract(year FROM {value}) NOT BETWEEN 1 AND 9999"

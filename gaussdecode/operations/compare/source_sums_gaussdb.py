@@ -1,4 +1,4 @@
-"""The source's side of a comparison, where it is GaussDB; see `_sourcesums`."""
+"""Compute checksums of rows on a GaussDB server; see `source_sums`."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -27,12 +27,12 @@ _SETTINGS: Final = (
 
 
 class GaussSums(SourceSums):
-    """A view of GaussDB.
+    """A snapshot of GaussDB.
 
     Args:
-        config: of a source of kind gaussdb.
-        address: of its server.
-        view: to import.
+        config: configuration of a source of kind gaussdb.
+        address: address of its server.
+        view: snapshot to import.
     """
 
     def __init__(self, config: Config, address: SourceAddress, view: Exported) -> None:
@@ -53,7 +53,7 @@ class GaussSums(SourceSums):
 
     @contextlib.contextmanager
     def table(self, schema: str, name: str) -> Iterator[SourceTable | None]:
-        """See `SourceSums`; what happened meanwhile is seen at the end."""
+        """See `SourceSums`; a TRUNCATE or ALTER meanwhile is detected at the end."""
         found: PublishedTable | None = self._tables.get((schema, name))
         if found is None:
             yield None

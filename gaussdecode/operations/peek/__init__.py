@@ -1,1 +1,1 @@
-"""The stream of a slot, printed in the product's own styles."""
+"""Print the stream of a slot in the product's own styles."""

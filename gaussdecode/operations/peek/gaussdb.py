@@ -1,4 +1,4 @@
-"""Printing a GaussDB stream: the server's own lines, in the style that is asked for."""
+"""Print a GaussDB stream: the server's own lines, in the wanted style."""
 
 import dataclasses
 import enum
@@ -28,17 +28,17 @@ _QUIET_SIGNS: Final = 2  # of life in a row, without data in between: nothing mo
 
 
 class _Sign(enum.Enum):
-    """How a server says that it is there."""
+    """The kinds of sign of life that a server sends."""
 
     KEEPALIVE = enum.auto()
     HEARTBEAT = enum.auto()
 
 
 def styled(config: Config, style: str | None) -> Config:
-    """Ask for another style than the configuration.
+    """The configuration with another output style.
 
     Raises:
-        ConfigError: serial decoding has none.
+        ConfigError: serial decoding has no styles.
     """
     if style is None:
         return config
@@ -58,16 +58,16 @@ def print_gaussdb(
     """Stream and print until a limit is reached.
 
     Args:
-        config: of kind gaussdb.
-        style: instead of the configuration's.
-        limits: where to end.
-        is_following: wait for more, else end where the server's WAL ends now.
-        is_confirming: the server may forget what was printed.
+        config: configuration of kind gaussdb.
+        style: style to use in place of the configuration's.
+        limits: limits to end at.
+        is_following: wait for more changes, else end at the server's present end of WAL.
+        is_confirming: confirm printed changes, so that the server may forget them.
 
     Raises:
-        ConfigError: the configuration asks for what cannot be done.
+        ConfigError: the configuration asks for something impossible.
         SourceError: the server failed.
-        WireError: it sent what does not follow the format.
+        WireError: the server sent a malformed message.
     """
     config = styled(config, style)
     with open_pair(config) as pair:
@@ -110,7 +110,7 @@ class _Printing:
     """One stream from its start to a limit.
 
     Attributes:
-        shows_keepalives: print them, where the server sends no heartbeats of its own.
+        shows_keepalives: print them, if the server sends no heartbeats of its own.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class _Printing:
             self._give_out()
 
     def _give_out(self) -> None:
-        """Give out what is there, then let the server forget it."""
+        """Flush the output, then confirm it to the server."""
         for text in self._stream.notices:
             print(f"warning: the server says: {text}", file=sys.stderr)
         self._stream.notices.clear()
@@ -189,9 +189,9 @@ class _Printing:
         self._alive(_Sign.KEEPALIVE, wal_end)
 
     def _alive(self, sign: "_Sign", wal_end: Lsn) -> None:
-        """Only a server that says twice that it is there, and nothing between, has sent all.
+        """Detect the end of the stream: two signs of life without a message between them.
 
-        Keepalives and heartbeats come together, so each kind is counted for itself.
+        Keepalives and heartbeats come together, so each kind is counted separately.
         """
         if self._target is not None and wal_end >= self._target and not self._is_open:
             self._quiet[sign] += 1
@@ -226,7 +226,7 @@ class _Printing:
             self._output.line(statement.line)
 
     def _is_early(self, statement: Statement) -> bool:
-        """Whether start-position leaves out a row of the transaction that it names."""
+        """Whether start-position excludes a row of the transaction that it names."""
         return (
             self._rows_from is not None
             and statement.lsn is not None

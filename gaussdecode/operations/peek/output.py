@@ -1,8 +1,8 @@
-"""Output of peek and get, and when they end.
+"""Write the output of peek and get, and decide when it ends.
 
-Given lines of whole transactions, writes them to standard output as bytes, counts, and
-says when a limit is reached: always after a whole transaction, so that what was printed
-can be confirmed.
+Given lines of whole transactions, writes them to standard output as bytes, counts them, and tells when
+a limit is reached. It ends only after a whole transaction, so that the printed changes can be
+confirmed.
 """
 
 import contextlib
@@ -21,13 +21,13 @@ _HELD_BYTES: Final = 16 << 20  # of a transaction, above which it waits on disk;
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Limits:
-    """Where to end; None for no such limit.
+    """Limits of the output; None for no limit.
 
     Attributes:
-        upto: before a transaction that commits after this position.
-        changes: after the transaction that reaches so many.
-        seconds: after so long.
-        data_bytes: after the transaction that reaches so many bytes of output.
+        upto: end before a transaction that commits after this position.
+        changes: end after the transaction that reaches this number of changes.
+        seconds: end after this time.
+        data_bytes: end after the transaction that reaches this output size.
     """
 
     upto: Lsn | None = None
@@ -40,9 +40,9 @@ class Output:
     """Prints lines, and flushes them by the line or by the batch.
 
     Args:
-        limits: where to end.
-        batch_bytes: output is flushed when so much waits; 0 for after every line.
-        is_held: a transaction is printed when it is known where it commits.
+        limits: limits to end at.
+        batch_bytes: flush the output when this much waits; 0 to flush after every line.
+        is_held: hold a transaction back until its commit position is known.
 
     Attributes:
         last_end: end of the last transaction that was printed whole; 0 for none.
@@ -82,10 +82,10 @@ class Output:
             self.flush()
 
     def commit(self, end_lsn: Lsn | None) -> None:
-        """Take note that the open transaction is whole.
+        """Record that the open transaction is complete.
 
         Args:
-            end_lsn: end of its commit record; None where the form does not say.
+            end_lsn: end of its commit record; None if the format does not tell.
         """
         limits = self._limits
         if end_lsn is not None and limits.upto is not None and end_lsn > limits.upto:
@@ -111,17 +111,17 @@ class Output:
             self._forget()
 
     def flush(self) -> None:
-        """Give everything out."""
+        """Flush the output."""
         self._waiting = 0
         sys.stdout.buffer.flush()
 
     def sync(self) -> None:
-        """Give everything out, and to the disk where it goes to a file."""
+        """Flush the output, and sync it if it is a file."""
         self.flush()
         with contextlib.suppress(OSError, ValueError):  # a pipe or terminal has no disk
             os.fsync(sys.stdout.fileno())
 
     def close(self) -> None:
-        """Let go of what was held."""
+        """Drop lines that are held back."""
         if self._held is not None:
             self._held.close()

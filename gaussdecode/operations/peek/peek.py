@@ -1,4 +1,4 @@
-"""Arguments of peek and get, and the way to the source's printer."""
+"""Declare the arguments of peek and get, and call the printer for the source."""
 
 import argparse
 from pathlib import Path
@@ -17,7 +17,7 @@ def add_limits(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--style",
         choices=("t", "j", "b"),
-        help="text, JSON or binary; else decode-style, in serial decoding text",
+        help="text, JSON or binary; default: decode-style; serial decoding: text",
     )
     parser.add_argument("--upto-lsn", type=lsn, metavar="LSN", help="end before this commit")
     parser.add_argument(
@@ -28,16 +28,16 @@ def add_limits(parser: argparse.ArgumentParser) -> None:
         help="end after the transaction of change N",
     )
     parser.add_argument("--seconds", type=seconds, metavar="S", help="end after this time")
-    parser.add_argument("--follow", action="store_true", help="wait for changes to come")
+    parser.add_argument("--follow", action="store_true", help="wait for new changes")
 
 
 def print_changes(config: Config, args: argparse.Namespace, *, is_confirming: bool) -> None:
     """Stream and print until a limit is reached.
 
     Raises:
-        ConfigError: the source is no server, or cannot do what is asked.
+        ConfigError: the source is not a server, or cannot do this.
         SourceError: the server failed.
-        WireError: it sent what does not follow the format.
+        WireError: the server sent a malformed message.
     """
     address_of(config)
     limits = Limits(args.upto_lsn, args.limit, args.seconds, config.decoding.data_limit_bytes)

@@ -1,4 +1,4 @@
-"""Printing a PostgreSQL stream in the product's styles."""
+"""Print a PostgreSQL stream in GaussDB's styles."""
 
 import dataclasses
 import time
@@ -34,15 +34,15 @@ def print_postgresql(
     """Stream and print until a limit is reached.
 
     Args:
-        config: of kind postgresql.
-        style: instead of the configuration's.
-        limits: where to end.
-        is_following: wait for more, else end where the server's WAL ends now.
-        is_confirming: the server may forget what was printed.
+        config: configuration of kind postgresql.
+        style: style to use in place of the configuration's.
+        limits: limits to end at.
+        is_following: wait for more changes, else end at the server's present end of WAL.
+        is_confirming: confirm printed changes, so that the server may forget them.
 
     Raises:
-        SourceError: the stream broke off.
-        WireError: it holds what no server sends.
+        SourceError: the stream ended with an error.
+        WireError: it holds a message that no server sends.
     """
     with open_server(config) as connection:
         server = read_server(connection, config.slot, config.source.publication)
@@ -76,7 +76,7 @@ _ENDS: Final = (
 
 
 def _position(message: pgoutput.Begin | pgoutput.PrepareBegin | pgoutput.CommitPrepared) -> int:
-    """Where what begins, or stands alone, is in the order of commits."""
+    """Position of a message in the order of commits, for a message that begins a transaction or is alone."""
     return message.prepare_lsn if isinstance(message, pgoutput.PrepareBegin) else message.commit_lsn
 
 
@@ -84,12 +84,12 @@ class _Printing:
     """One stream from its start to a limit.
 
     Args:
-        config: of the slot.
-        connection: streaming.
-        styler: makes lines.
-        output: where they go.
-        end: before a transaction that commits here or later; None for no such end.
-        is_confirming: the server may forget what was printed.
+        config: configuration of the slot.
+        connection: the streaming connection.
+        styler: formats lines.
+        output: receives the lines.
+        end: stop before a transaction that commits here or later; None for no such end.
+        is_confirming: confirm printed changes, so that the server may forget them.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class _Printing:
         self._give_out()
 
     def _give_out(self) -> None:
-        """Give out what is there, then let the server forget it."""
+        """Flush the output, then confirm it to the server."""
         if not self._is_confirming:
             self._output.flush()
         elif self._output.last_end > self._confirmed:
@@ -145,7 +145,7 @@ class _Printing:
             self._send_status(is_reply_wanted=False)
 
     def _wait(self) -> None:
-        """Wait for the server a little, asking it for its position when it is silent."""
+        """Wait briefly for the server; ask a silent one for its position."""
         self._give_out()
         readable = self._connection.wait_for_frames(_IDLE_SECONDS)
         now = time.monotonic()
@@ -165,7 +165,7 @@ class _Printing:
         self._next_status = time.monotonic() + _STATUS_SECONDS
 
     def _is_last(self, data: bytes) -> bool:
-        """Take one message; True when the end is reached with it."""
+        """Handle one message; True if it reaches the end."""
         received = parse_server(data)
         if isinstance(received, Keepalive):
             return self._keepalive(received)

@@ -1,4 +1,4 @@
-"""Changes in the product's text, JSON and binary style, from pgoutput messages.
+"""Format pgoutput messages in GaussDB's text, JSON and binary styles.
 
 Given messages in wire order, gives lines; no I/O. The forms are those of GaussDB's parallel
 decoding, without the CSN, which PostgreSQL does not have:
@@ -20,13 +20,13 @@ own test_decoding.
 
 import dataclasses
 import json
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.relation import Column, Relation
+from gaussdecode.model.sqlnames import name_as_needed, quoted_text
 from gaussdecode.protocol import canonical as pgoutput
 from gaussdecode.protocol.canonical import Absent, Message, Tuple, TupleValue
 from gaussdecode.protocol.described import RelationMessage, TypeMessage, describe
@@ -35,14 +35,8 @@ from gaussdecode.settings.sections import DecodingConfig
 _BARE: Final = frozenset({20, 21, 23, 26, 700, 701, 1700})  # numbers stand without quotes
 _BITS: Final = frozenset({1560, 1562})
 _BOOLEAN: Final = 16
-_PLAIN_NAME: Final = re.compile(r"[a-z_][a-z0-9_]*")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NO_TUPLE: Final = "(no-tuple-data)"
-
-
-def quote_name(name: str) -> str:
-    """Quote an identifier where the server would, but for keywords."""
-    return name if _PLAIN_NAME.fullmatch(name) else '"' + name.replace('"', '""') + '"'
 
 
 def format_time(microseconds: int) -> str:
@@ -65,12 +59,12 @@ def literal(column: Column, value: TupleValue) -> str:
         return text
     if column.type_oid in _BITS:
         return f"B'{text}'"
-    return "'" + text.replace("'", "''") + "'"
+    return quoted_text(text)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Row:
-    """One change of one row, its columns beside their values."""
+    """One change of one row: columns and values."""
 
     relation: Relation
     operation: str
@@ -80,7 +74,7 @@ class _Row:
 
 def _text_columns(columns: Sequence[tuple[Column, TupleValue]]) -> str:
     return " ".join(
-        f"{quote_name(column.name)}[{column.type_name}]:{literal(column, value)}"
+        f"{name_as_needed(column.name)}[{column.type_name}]:{literal(column, value)}"
         for column, value in columns
     )
 
@@ -97,10 +91,10 @@ def text_row(row: _Row) -> str:
 
 def json_row(row: _Row) -> str:
     """Write a row in style j: values are strings that hold SQL literals."""
-    name = f"{quote_name(row.relation.namespace)}.{quote_name(row.relation.name)}"
+    name = f"{name_as_needed(row.relation.namespace)}.{name_as_needed(row.relation.name)}"
     record: dict[str, object] = {"table_name": name, "op_type": row.operation}
     for prefix, columns in (("columns", row.new), ("old_keys", row.old)):
-        record[f"{prefix}_name"] = [quote_name(column.name) for column, _ in columns]
+        record[f"{prefix}_name"] = [name_as_needed(column.name) for column, _ in columns]
         record[f"{prefix}_type"] = [column.type_name for column, _ in columns]
         record[f"{prefix}_val"] = [literal(column, value) for column, value in columns]
     return json.dumps(record, separators=(",", ":"), ensure_ascii=False)
@@ -108,7 +102,7 @@ def json_row(row: _Row) -> str:
 
 def _binary_columns(columns: Sequence[tuple[Column, TupleValue]]) -> str:
     return ", ".join(
-        f"{quote_name(column.name)}[typid = {column.type_oid}]: {_binary_value(value)}"
+        f"{name_as_needed(column.name)}[typid = {column.type_oid}]: {_binary_value(value)}"
         for column, value in columns
     )
 
@@ -139,7 +133,7 @@ class Styler:
 
     Args:
         style: ``t``, ``j`` or ``b``.
-        decoding: the options that shape the output.
+        decoding: options that shape the output.
     """
 
     def __init__(self, style: str, decoding: DecodingConfig) -> None:
@@ -154,11 +148,11 @@ class Styler:
         self._is_dropped = False
 
     def lines(self, message: Message, lsn: Lsn) -> Iterator[str]:
-        """Give what a message prints.
+        """Format a message as lines.
 
         Args:
             message: the next one on the wire.
-            lsn: of its header.
+            lsn: LSN of its header.
 
         Yields:
             Lines without their end; the BEGIN comes with the first line after it when empty
@@ -252,7 +246,9 @@ class Styler:
         relations = [self._relations[oid] for oid in message.relation_oids]
         listed = [relation for relation in relations if self._is_listed(relation)]
         if listed:
-            names = ", ".join(f"{quote_name(r.namespace)}.{quote_name(r.name)}" for r in listed)
+            names = ", ".join(
+                f"{name_as_needed(r.namespace)}.{name_as_needed(r.name)}" for r in listed
+            )
             flags = ["restart_seqs"] * message.is_restart_identity + [
                 "cascade"
             ] * message.is_cascade

@@ -1,4 +1,4 @@
-"""Replication commands: quoting that survives the server's pre-parser.
+"""Quote replication commands so that they survive the server's pre-parser.
 
 Before GaussDB parses a replication command it looks at it twice. One look keeps a stack
 of at most 100 characters: a quote (``"`` or ``'``) pops an equal one from the top or is
@@ -14,6 +14,7 @@ from typing import Final
 
 from gaussdecode.errors import ConfigError
 from gaussdecode.model.lsn import Lsn
+from gaussdecode.model.sqlnames import quoted_text
 
 MAX_COMMAND_BYTES: Final = 1023
 _MAX_DEPTH: Final = 100  # the server writes past its stack beyond it
@@ -32,7 +33,7 @@ def literal(text: str) -> str:
     """
     if "\0" in text:
         raise ConfigError("a value holds a NUL byte")
-    return "'" + text.replace("'", "''") + "'"
+    return quoted_text(text)
 
 
 def sql_literal(text: str) -> str:
@@ -107,7 +108,7 @@ def start_replication(slot: str, start_lsn: Lsn, options: Mapping[str, str]) -> 
 
     Args:
         slot: its name.
-        start_lsn: where to begin; 0 for where the slot stands.
+        start_lsn: start of the stream; 0 for the position of the slot.
         options: values by name.
 
     Raises:

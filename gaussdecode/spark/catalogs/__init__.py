@@ -1,1 +1,1 @@
-"""The tables of a target in catalogs of others."""
+"""Register a target's tables in external catalogs: Iceberg, or a catalog of the Spark session."""

@@ -1,7 +1,7 @@
-"""What readers of others are told of a version of all tables, before it is there.
+"""Publish a version of all tables to external catalogs, before the version of the database is committed.
 
-The table of positions; names in a catalog of a Spark session, for Delta Lake; snapshots in a catalog of Iceberg.
-After a kill the next apply tells what was not told.
+These are the table of positions, names in a catalog of a Spark session (Delta Lake), and snapshots in
+an Iceberg catalog. After a kill the next apply publishes the missing ones.
 """
 
 from collections.abc import Callable, Collection
@@ -33,11 +33,11 @@ def announce(
     session: "SparkSession | None" = None,
     say: Say = lambda _: None,
 ) -> None:
-    """Tell what a version of the database has otherwise than the one before it.
+    """Publish the tables that changed between a database version and the one before.
 
     Raises:
         ConfigError: a name belongs to another table.
-        LandingError: a catalog failed, or another writer was quicker.
+        LandingError: a catalog failed, or another writer committed first.
     """
     of = published(store, newest, before)
     publish_positions(store, newest, of)
@@ -54,7 +54,7 @@ def announce(
 
 
 def announce_newest(store: Target) -> None:
-    """Tell a catalog of Iceberg the newest version of every Delta table, also those that others made.
+    """Publish the newest version of every Delta table to an Iceberg catalog, also versions of other writers.
 
     Raises:
         ConfigError: see `announce`.
@@ -72,7 +72,7 @@ def announce_newest(store: Target) -> None:
 def differences(
     store: Target, newest: DatabaseVersion, of: Collection[str]
 ) -> dict[str, list[str]]:
-    """What tables are otherwise in a catalog of Iceberg than in a version of the database, by directory.
+    """How tables in an Iceberg catalog differ from a version of the database, by directory.
 
     Raises:
         ConfigError: see `announce`.
@@ -92,14 +92,14 @@ def differences(
 def forget_snapshots(
     tables: "IcebergTables", store: Target, table: str, alive: Collection[int], cut: float
 ) -> None:
-    """Remove a table's snapshots in a catalog of Iceberg that show none of some versions.
+    """Remove a table's Iceberg snapshots that belong to none of some versions.
 
     Args:
         tables: the catalog.
         store: the target.
-        table: directory.
-        alive: versions of its rows that may be read.
-        cut: seconds since 1970; younger files of Iceberg's own stay.
+        table: directory of the table.
+        alive: versions of its rows that readers may use.
+        cut: seconds since 1970; younger metadata files of Iceberg stay.
     """
     log = store.log(table)
     numbers = [log.numbers(v) for v in alive]
@@ -109,10 +109,10 @@ def forget_snapshots(
 
 
 def open_catalog(pattern: str, say: Say = lambda _: None) -> "IcebergTables":
-    """Open the catalog that a pattern of names begins with; a context, as its connections have to be closed.
+    """Open the catalog that a name pattern begins with; a context that closes its connections.
 
     Raises:
-        ConfigError: there is none, or pyiceberg is missing.
+        ConfigError: there is no such catalog, or pyiceberg is missing.
     """
     try:
         from gaussdecode.spark.catalogs.iceberg import IcebergTables

@@ -1,10 +1,10 @@
-"""The tables of a target in a catalog of Iceberg: snapshots that have the same files as its Delta tables.
+"""Publish a target's Delta tables in an Iceberg catalog, as snapshots with the same files.
 
-The engine commits to a Delta table; here that version becomes a snapshot of an Iceberg table, in one commit with
-the version's number, so that doing it again changes nothing. Each snapshot begins at the last one of ours: what
-another writer did in between (rewritten files, deleted rows) is not in it. Columns are found in files by their names,
-with a name mapping. Where a name comes to mean another column, older snapshots would show the wrong one, and are
-removed. Written with pyiceberg, which needs no Java.
+The engine commits to a Delta table. Here that version becomes a snapshot of an Iceberg table, in one
+commit that holds the version's number, so publishing it again changes nothing. Each snapshot follows
+our last one: changes that another writer made in between (rewritten files, deleted rows) are not in it.
+A name mapping finds columns in files by name. If a name comes to mean another column, older snapshots
+would show the wrong one, and are removed. Uses pyiceberg, which needs no Java.
 """
 
 import contextlib
@@ -81,15 +81,15 @@ from gaussdecode.spark.target.failpoint import Step, reach
 
 _IO: Final = "gaussdecode.spark.catalogs.iceberg_io.PlaceIO"
 METADATA: Final = "_iceberg"
-"""Where Iceberg's own files are, below a Delta table; others take a name with ``_`` for hidden."""
+"""Directory of Iceberg's metadata, below a Delta table; other readers ignore names with ``_``."""
 VERSION: Final = "gaussdecode.version"
-"""In properties of a table and in summaries of its snapshots: the version of the Delta table."""
+"""Key, in table properties and snapshot summaries, of the Delta table's version."""
 _OF: Final = "gaussdecode.table"
 _FORMAT: Final = 2
 SNAPSHOTS: Final = 50
-"""So many of a table are kept, or up to twice as many: each commit writes what all of them are."""
+"""Snapshots kept per table, at most twice as many: each commit writes a list of all of them."""
 _MANIFESTS: Final = 20
-"""So many lists of files of a table are merged to one; all of them are read at each commit."""
+"""Manifests of a table that are merged into one; each commit reads all of them."""
 _TAG: Final = re.compile(r"v\d+")
 _MAPPING: Final = "schema.name-mapping.default"
 _MAIN: Final = "main"
@@ -97,7 +97,7 @@ _LONGEST: Final = 200
 """Characters of an error of a catalog that are shown."""
 _NO_ID: Final = -1
 _UNSEEN_IDS: Final = itertools.count(2_000_000_000)
-"""Of columns that no schema has; a catalog numbers from 1."""
+"""First number of columns that no schema has; a catalog numbers from 1."""
 _AT_A_TIME: Final = 16
 Json = dict[str, Any]  # decoded JSON
 Say = Callable[[str], None]
@@ -118,15 +118,15 @@ _SIMPLE: Final[Mapping[str, PrimitiveType]] = {
 
 
 class IcebergTables:
-    """Tables in a catalog.
+    """Our tables in an Iceberg catalog.
 
     Args:
-        catalog: its name in pyiceberg's configuration.
-        say: told in sentences what is not as it was left.
+        catalog: catalog name in pyiceberg's configuration.
+        say: called with a sentence if another writer changed a table.
 
     Raises:
         ConfigError: there is no such catalog.
-        CatalogError: it does not answer.
+        CatalogError: the catalog does not answer.
     """
 
     def __init__(self, catalog: str, say: Say = lambda _: None) -> None:
@@ -152,22 +152,22 @@ class IcebergTables:
     # --- making snapshots --------------------------------------------------------------------
 
     def check(self, one: Published) -> None:
-        """See that a name is not of somebody else.
+        """Check that a name does not belong to another table.
 
         Raises:
-            ConfigError: it is.
+            ConfigError: it does.
             CatalogError: the catalog failed.
         """
         with _named(one):
             self._open(one)
 
     def publish(self, one: Published) -> None:
-        """Give a table the snapshot of a version, if it has it not.
+        """Give a table the snapshot of a version, unless it has it.
 
         Raises:
             ConfigError: the name belongs to another table.
             CatalogError: the catalog failed.
-            OvertakenError: another writer was quicker.
+            OvertakenError: another writer committed first.
         """
         delta = DeltaLog(one.place).snapshot(one.version)
         if any("deletionVector" in add for add in delta.adds.values()):
@@ -191,10 +191,10 @@ class IcebergTables:
                 self._add_snapshot(table, one, delta)
 
     def _open(self, one: Published) -> Table | None:
-        """A table of ours; None where there is none.
+        """Open one of our tables; None if it does not exist.
 
         Raises:
-            ConfigError: it is of somebody else.
+            ConfigError: the name belongs to another table.
         """
         try:
             table = self._catalog.load_table(one.name[1:])
@@ -211,7 +211,7 @@ class IcebergTables:
         return table
 
     def _create(self, one: Published, delta: Snapshot) -> None:
-        """Make a table, with its first snapshot in the same commit."""
+        """Create a table, with its first snapshot in the same commit."""
         identifier, location = one.name[1:], location_of(one.place)
         self._catalog.create_namespace_if_not_exists(identifier[:-1])
         schema = assign_fresh_schema_ids(Schema(*_fields(one, delta)))
@@ -260,11 +260,11 @@ class IcebergTables:
     # --- keeping it small --------------------------------------------------------------------
 
     def forget(self, one: Published, alive: Collection[int], cut: float) -> None:
-        """Remove snapshots of versions that are gone, and files of Iceberg's own that none names.
+        """Remove snapshots of removed versions, and Iceberg metadata files that no snapshot names.
 
         Args:
-            one: of the table.
-            alive: versions of the Delta table that may be read.
+            one: the table.
+            alive: versions of the Delta table that readers may use.
             cut: seconds since 1970; younger files stay.
 
         Raises:
@@ -290,7 +290,7 @@ class IcebergTables:
     # --- looking -----------------------------------------------------------------------------
 
     def difference(self, one: Published) -> str:
-        """What a table shows otherwise than a version of its Delta table; empty for nothing.
+        """How a table differs from a version of its Delta table; empty if it does not.
 
         Raises:
             CatalogError: the catalog failed.
@@ -301,7 +301,7 @@ class IcebergTables:
 
 
 class _Transaction(Transaction):
-    """A transaction that makes its metadata once for each step; pyiceberg's does whenever it is asked."""
+    """A transaction that builds its metadata once per step; pyiceberg's builds it at each access."""
 
     def __init__(self, table: Table) -> None:
         super().__init__(table)
@@ -318,10 +318,10 @@ class _Transaction(Transaction):
 def _files_of(
     table: Table, one: Published, base: IcebergSnapshot | None, *, is_ours: bool
 ) -> list[DataFile]:
-    """Files of the snapshot that the next one follows; of one of ours the Delta log says them faster.
+    """Files of the snapshot that the next one follows; for ours the Delta log is a faster way.
 
     Raises:
-        LandingError: deleted rows stand beside them, as another writer left them.
+        LandingError: another writer left deleted rows in delete files.
     """
     if is_ours:
         with contextlib.suppress(ConfigError):  # vacuum removed that version
@@ -338,7 +338,7 @@ def _files_of(
 
 
 def _difference(table: Table, one: Published) -> str:
-    """See `IcebergTables.difference`."""
+    """`IcebergTables.difference` of an opened table."""
     number = table.properties.get(VERSION)
     if number != str(one.version):
         return f"is at version {number} of its Delta table, not at {one.version}"
@@ -346,7 +346,7 @@ def _difference(table: Table, one: Published) -> str:
 
 
 def _bring_schema(transaction: Transaction, one: Published, delta: Snapshot) -> bool:
-    """Give a table the columns of a version; whether a name means another column than before."""
+    """Give a table the columns of a version; return whether a name now means another column."""
     before = transaction.table_metadata
     held = {field.name: field for field in before.schema().fields}
     wanted = {field.name: field for field in _fields(one, delta)}
@@ -375,14 +375,14 @@ def _commit(
     transaction: Transaction, one: Published, delta: Snapshot, held: Sequence[DataFile], *,
     is_alone: bool,
 ) -> None:  # fmt: skip
-    """Make the snapshot that has the files of a version, and commit all that is in the transaction.
+    """Create the snapshot with a version's files, and commit the whole transaction.
 
     Args:
-        transaction: begun.
-        one: where it is from.
-        delta: the version.
+        transaction: the open transaction.
+        one: table and version to publish.
+        delta: the version of the Delta table.
         held: files of the snapshot that it follows.
-        is_alone: older snapshots go.
+        is_alone: remove older snapshots.
     """
     number = str(delta.version)
     older = transaction.table_metadata.snapshots
@@ -417,7 +417,7 @@ def _commit(
 
 
 class _Files(_OverwriteFiles):
-    """A snapshot of pyiceberg that keeps manifests few, and gives up where another writer was quicker."""
+    """A pyiceberg snapshot that keeps manifests few, and gives up if another writer committed first."""
 
     def _validate_concurrency(self) -> None:
         if self._commit_window is not None and not self._commit_window.is_empty():
@@ -436,7 +436,7 @@ class _Files(_OverwriteFiles):
 
 
 def _expire(transaction: Transaction, snapshots: Sequence[IcebergSnapshot]) -> None:
-    """Remove snapshots, and the tags of them."""
+    """Remove snapshots and their tags."""
     gone = {of.snapshot_id for of in snapshots}
     refs = ManageSnapshots(transaction)
     for tag, ref in transaction.table_metadata.refs.items():
@@ -447,7 +447,7 @@ def _expire(transaction: Transaction, snapshots: Sequence[IcebergSnapshot]) -> N
 
 
 def _remove_unnamed(table: Table, place: Place, cut: float) -> None:
-    """Remove old files of Iceberg's own that no snapshot names: expiring leaves them."""
+    """Remove old Iceberg metadata files that no snapshot names; expiring leaves them."""
     named = {table.metadata_location, *(of.metadata_file for of in table.metadata.metadata_log)}
     for snapshot in table.snapshots():
         named |= {snapshot.manifest_list}
@@ -459,7 +459,7 @@ def _remove_unnamed(table: Table, place: Place, cut: float) -> None:
 
 
 def _ours(table: Table) -> IcebergSnapshot | None:
-    """The snapshot of the version that a table says it has."""
+    """The snapshot of the version that the table's property names."""
     number = table.properties.get(VERSION)
     found = [of for of in table.snapshots() if str(_version(of)) == number]
     return found[-1] if found else None
@@ -480,9 +480,10 @@ def _fields(one: Published, delta: Snapshot) -> list[NestedField]:
 
 
 def _unseen(one: Published, delta: Snapshot, shown: Collection[str]) -> list[NestedField]:
-    """Columns that files have and the table does not show: pyiceberg reads no file with a column that it cannot map.
+    """Columns that are in the files but not shown by the table.
 
-    Those of ours that are hidden, and where older files are there already, those that were dropped.
+    pyiceberg reads no file with a column that it cannot map. These are our hidden columns and, if older
+    files exist, dropped columns.
     """
     fields = json.loads(delta.metadata["schemaString"])["fields"]
     found = {of["name"]: of for of in fields}
@@ -502,7 +503,7 @@ def _field(of: Json) -> NestedField:
 
 
 def _type(of: str | Json) -> IcebergType:
-    """A type of a Delta schema."""
+    """Convert a type of a Delta schema to Iceberg's."""
     if isinstance(of, str):
         if of.startswith("decimal("):
             precision, _, scale = of[8:-1].partition(",")
@@ -527,7 +528,7 @@ def _is_promoted(old: IcebergType, new: IcebergType) -> bool:
 
 
 def _spelled(of: IcebergType) -> str:
-    """A type without numbers of fields."""
+    """A type as text, without field numbers."""
     if isinstance(of, ListType):
         return f"list<{_spelled(of.element_type)}>"
     if isinstance(of, MapType):
@@ -550,7 +551,7 @@ def _partition(metadata: TableMetadata) -> list[str]:
 
 
 def _data_file(path: str, add: Json, metadata: TableMetadata) -> DataFile:
-    """A file as Iceberg has it: what the Delta log says of it."""
+    """Describe a file for Iceberg, from the Delta log."""
     schema, stats = metadata.schema(), json.loads(add.get("stats") or "{}")
     fields = {field.name: field for field in schema.fields}
     rows = stats["numRecords"]
@@ -610,11 +611,11 @@ def _taken(one: Published, by: str) -> ConfigError:
 
 @contextlib.contextmanager
 def _named(one: Published) -> Iterator[None]:
-    """Say which table the catalog did not take, and why.
+    """Add the table's name to errors of the catalog.
 
     Raises:
-        CatalogError: it failed.
-        OvertakenError: another writer was quicker.
+        CatalogError: the catalog failed.
+        OvertakenError: another writer committed first.
     """
     try:
         yield
@@ -632,6 +633,6 @@ def _named(one: Published) -> Iterator[None]:
 
 
 def _said(error: Exception) -> str:
-    """What went wrong: SQL and its values, which some errors have too, are in later lines."""
+    """First line of an error; later lines may hold SQL and values."""
     first, _, _ = str(error).strip().partition("\n")
     return f"{type(error).__name__}: {first[:_LONGEST]}"

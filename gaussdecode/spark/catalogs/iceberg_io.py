@@ -1,6 +1,6 @@
-"""Files of Iceberg's own where the target's are: durable before they are named, on a disk and on a store.
+"""Let pyiceberg read and write its metadata files at the target, durably, on a disk or an object store.
 
-Given to pyiceberg by name. With it a store is opened with the same settings as for all other files.
+pyiceberg loads this class by name. It opens a store with the same settings as all other files.
 """
 
 import dataclasses
@@ -16,11 +16,11 @@ from gaussdecode.spark.log.place import ObjectPath, Place, place_of
 from gaussdecode.spark.target.durable import make_directory, put_file
 
 _STORES: Final[dict[str, ObjectPath]] = {}
-"""By URL, stores that were opened with settings, which locations do not have."""
+"""Stores that were opened with settings, by URL; locations do not hold settings."""
 
 
 def location_of(place: Place) -> str:
-    """A place as Iceberg writes it."""
+    """Convert a place to an Iceberg location."""
     if isinstance(place, ObjectPath):
         _STORES[place.settings.url.rstrip("/")] = dataclasses.replace(place, path="")
         return str(place)
@@ -28,7 +28,7 @@ def location_of(place: Place) -> str:
 
 
 def _place(location: str) -> Place:
-    """The other way round."""
+    """Convert an Iceberg location to a place."""
     for url, root in _STORES.items():
         if location.startswith(f"{url}/"):
             return root / location.removeprefix(f"{url}/")
@@ -38,7 +38,7 @@ def _place(location: str) -> Place:
 
 
 class _Written(io.BytesIO):
-    """A file that is there, whole, once it is closed."""
+    """A file that becomes visible, whole, when it is closed."""
 
     def __init__(self, place: Place) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class _Written(io.BytesIO):
         """Make it durable.
 
         Raises:
-            LandingError: the name is taken.
+            LandingError: a file of that name exists.
         """
         if self.closed:
             return
@@ -72,7 +72,7 @@ class _Written(io.BytesIO):
 
 
 class PlaceFile(InputFile, OutputFile):
-    """One file."""
+    """One file, for reading or writing."""
 
     def __init__(self, location: str) -> None:
         super().__init__(location)
@@ -82,24 +82,24 @@ class PlaceFile(InputFile, OutputFile):
         return len(self._place.read_bytes())
 
     def exists(self) -> bool:
-        """Whether it is there."""
+        """Whether the file exists."""
         return self._place.exists()
 
     def open(self, seekable: bool = True) -> InputStream:
-        """Read it."""
+        """Open it for reading."""
         return io.BytesIO(self._place.read_bytes())
 
     def create(self, overwrite: bool = False) -> OutputStream:
-        """Write it; names are never used twice."""
+        """Open it for writing; names are never used twice."""
         return _Written(self._place)
 
     def to_input_file(self) -> InputFile:
-        """It as one that is read."""
+        """The same file, for reading."""
         return self
 
 
 class PlaceIO(FileIO):
-    """All of them."""
+    """Files below places."""
 
     def new_input(self, location: str) -> InputFile:
         """See `FileIO`."""

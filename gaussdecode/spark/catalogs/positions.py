@@ -1,8 +1,9 @@
-"""The table of positions: which versions of the Delta tables of a target belong together.
+"""Write the table of positions: which versions of a target's Delta tables belong together.
 
-A Delta table beside them, with one row for each of them and apply that changed it. The versions of all
-tables at an entry are the last ones up to it. It goes after the tables and before the version of the
-database, so it lacks none of these; after a kill it may be ahead by one, which the next apply does not add again.
+It is a Delta table beside the others. It has a row for each of them and each apply that changed it. The
+versions of all tables at an entry are the last ones up to it. It is written after the tables and before
+the version of the database. After a kill it may be ahead by one apply, which the next one does not add
+again.
 """
 
 import dataclasses
@@ -38,7 +39,7 @@ SCHEMA: Final = pa.schema(
     }
 )
 _FILES: Final = 100
-"""So many files are written anew as one; arbitrary."""
+"""Number of files that are rewritten as one; arbitrary."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -46,12 +47,12 @@ class Published:
     """A version of one Delta table that belongs to a version of the database.
 
     Attributes:
-        place: directory of it.
-        name: in the target's catalog, part by part; empty without one.
-        version: of it.
-        title: of the source's table; empty for the table of positions.
-        path: of the directory, below the target.
-        hides: columns of ours are not shown.
+        place: directory of the Delta table.
+        name: parts of its name in the target's catalog; empty without one.
+        version: version of the Delta table.
+        title: title of the source's table; empty for the table of positions.
+        path: path of the directory, below the target.
+        hides: whether our own columns are not shown.
     """
 
     place: Place
@@ -65,7 +66,7 @@ class Published:
 def published(
     store: Target, newest: DatabaseVersion, before: DatabaseVersion | None
 ) -> list[Published]:
-    """What a version of the database has otherwise than the one before it, the table of positions left out."""
+    """Delta tables that changed since the previous database version, without the table of positions."""
     known = {} if before is None else before.tables
     return [
         one
@@ -99,10 +100,10 @@ def of_positions(store: Target) -> Published:
 
 
 def publish_positions(store: Target, newest: DatabaseVersion, of: Sequence[Published]) -> None:
-    """Write what a version of the database is about to say.
+    """Write the rows for a database version that is about to be committed.
 
     Raises:
-        OvertakenError: another writer was quicker.
+        OvertakenError: another writer committed first.
     """
     log, app = DeltaLog(store.root / POSITIONS), f"gaussdecode-{store.landing_id}"
     snapshot = log.snapshot()

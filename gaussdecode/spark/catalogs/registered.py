@@ -1,8 +1,8 @@
-"""Names of a target's Delta tables in a catalog of the session.
+"""Register a target's Delta tables under names in a catalog of the Spark session.
 
-Given a session that has Delta Lake's jar. The tables stay below the target; the catalog knows where.
-A name is made before the version of the database that has the table, so that after a kill the next
-apply makes those that are missing.
+Given a session with Delta Lake's jar. The tables stay below the target; the catalog holds their
+location. A name is created before the database version that has the table, so that after a kill the
+next apply creates the missing ones.
 """
 
 from collections.abc import Iterable
@@ -22,19 +22,19 @@ from gaussdecode.spark.target.formats import DELTA, coordinate, settings
 from gaussdecode.spark.target.session import beside, check_classic
 
 _SCHEMES: Final = {"s3": "s3a", "az": "abfs"}
-"""What Hadoop calls stores."""
+"""Hadoop's names of URL schemes."""
 _CLASS: Final = "org.apache.spark.sql.delta.DeltaLog"
 
 
 def check_session(spark: SparkSession, catalog: str) -> None:
-    """Look whether a session can give names to Delta tables.
+    """Check that a session can register Delta tables in a catalog.
 
     Args:
-        spark: running.
-        catalog: its name.
+        spark: a running session.
+        catalog: name of the catalog.
 
     Raises:
-        ConfigError: it lacks the jars, a setting or the catalog.
+        ConfigError: the session lacks the jars, a setting or the catalog.
     """
     check_classic(spark, "Giving names in a catalog")
     jvm: Any = spark._jvm  # noqa: SLF001 - there is no other way to it; Any: it has no types
@@ -59,7 +59,7 @@ def check_session(spark: SparkSession, catalog: str) -> None:
 
 
 def register(spark: SparkSession, of: Iterable[Published]) -> None:
-    """Give tables their names, where they have none.
+    """Register tables that have no name yet.
 
     Raises:
         ConfigError: a name belongs to another table.
@@ -82,14 +82,14 @@ def register(spark: SparkSession, of: Iterable[Published]) -> None:
 
 
 def why(error: PySparkException | Py4JJavaError) -> str:
-    """What went wrong by its name: texts of errors may hold values."""
+    """Name the kind of an error; its text may hold values."""
     if isinstance(error, PySparkException):
         return error.getCondition() or type(error).__name__
     return str(error.java_exception.getClass().getName())
 
 
 def location_of(place: Place) -> str:
-    """Where Spark finds a place."""
+    """Location of a place for Spark."""
     if isinstance(place, Path):
         return f"file://{quote(str(place))}"
     scheme, _, rest = str(place).partition("://")
@@ -97,10 +97,10 @@ def location_of(place: Place) -> str:
 
 
 def _check_location(spark: SparkSession, name: str, location: str) -> None:
-    """See that a name is of our table.
+    """Check that a name belongs to our table.
 
     Raises:
-        ConfigError: it is of another one.
+        ConfigError: it belongs to another table.
     """
     found = spark.sql(f"DESCRIBE DETAIL {name}").collect()[0]["location"]
     if _plain(found) != _plain(location):

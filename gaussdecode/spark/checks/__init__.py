@@ -1,1 +1,1 @@
-"""Tests of data: as they are declared, and asked of rows."""
+"""Declare tests of data, and run them on rows before a version is committed."""

@@ -1,9 +1,12 @@
-"""Tests of data asked of rows, before a version that has them is committed.
+"""Run data tests on rows, before the version that contains them is committed.
 
-Given the rows of one table as they would be; promises to look at those that changed and at those that
-are in quarantine, and at the others only for what must be unique. A row that fails has the names of its
-tests in ``gd_failed``. Rows in quarantine stand in files of their own beside the table, with all
-columns; which of them are still out is told by their place in the order of changes.
+Given the rows of one table as they would be after the commit; promises to test changed rows and rows in
+quarantine, and to read other rows only to check uniqueness. A row that fails lists its tests in
+``gd_failed``. Rows in quarantine are in separate files beside the table, with all columns. Their
+position in the order of changes tells which of them are still in quarantine.
+
+A row that fails leaves the table entirely. Its last form that passed would show a state that the source
+never had, beside rows of a later one.
 """
 
 import contextlib
@@ -48,7 +51,7 @@ _VALUE: Final = "gd_value"
 
 
 def _held_fields(schema: TableSchema) -> list[pa.Field]:
-    """Our columns of rows in quarantine."""
+    """Our own columns of rows in quarantine."""
     return [
         *stamp_fields(schema),
         pa.field(UNCHANGED, NAMES_TYPE),
@@ -59,17 +62,17 @@ def _held_fields(schema: TableSchema) -> list[pa.Field]:
 
 
 def places_of(rows: DataFrame) -> list[str]:
-    """Columns of which no two rows of a table have the same values; each of several sources has its own LSNs."""
+    """Columns that together identify a row of a table; each of several sources has its own LSNs."""
     return [*_PLACE, *([SOURCE] if SOURCE in rows.columns else [])]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows of a table as they would be.
+    """Rows of a table as they would be after the commit.
 
     Attributes:
-        looked_at: those that changed, and those that were in quarantine: ``gd_was_out``.
-        others: all that stay as they are.
+        looked_at: rows to test: changed ones, and those in quarantine (``gd_was_out``).
+        others: all other rows.
     """
 
     looked_at: DataFrame
@@ -77,10 +80,10 @@ class Rows:
 
 
 def rows_since(rows: DataFrame, after: int, held: DataFrame | None) -> Rows:
-    """Tell rows that changed, or were in quarantine, from the others.
+    """Separate rows that changed, or were in quarantine, from the others.
 
     Args:
-        rows: all.
+        rows: all rows.
         after: entry that the table was at before.
         held: rows that were in quarantine; None for none.
     """
@@ -97,7 +100,7 @@ def rows_since(rows: DataFrame, after: int, held: DataFrame | None) -> Rows:
 
 
 def judged(rows: Rows, schema: TableSchema, tests: Sequence[DataTest]) -> DataFrame:
-    """The rows that are looked at, with the names of the tests that each fails in ``gd_failed``."""
+    """The rows to test, with the names of failed tests in ``gd_failed``."""
     frame, marks = rows.looked_at, []
     for number, test in enumerate(tests):
         if test.kind is Kind.UNIQUE:
@@ -113,7 +116,7 @@ def judged(rows: Rows, schema: TableSchema, tests: Sequence[DataTest]) -> DataFr
 
 
 def _is_bad(test: DataTest, schema: TableSchema) -> Column:
-    """Whether a row fails; never NULL matters, as `when` takes it for no."""
+    """Whether a row fails; NULL counts as no, as in `when`."""
     if test.kind is Kind.EXPRESSION:
         return ~F.expr(f"({test.expression})")
     name = test.columns[0]
@@ -127,16 +130,16 @@ def _is_bad(test: DataTest, schema: TableSchema) -> Column:
 
 
 def _text_of(name: str) -> Column:
-    """The text of a value that its column cannot hold."""
+    """The kept text of a value that its column cannot hold."""
     return F.element_at(RAW, F.lit(name))
 
 
 def _with_twice(
     frame: DataFrame, others: DataFrame, columns: Sequence[str], mark: str
 ) -> DataFrame:
-    """Mark rows whose values another row has.
+    """Mark rows that share their values with another row.
 
-    A row in quarantine takes its value from none: only the others count against what changed.
+    A row in quarantine does not occupy its value: changed rows are compared with the other rows only.
     """
     held = functools.reduce(
         operator.and_, [F.col(quoted(c)).isNotNull() | _text_of(c).isNotNull() for c in columns]
@@ -162,11 +165,11 @@ def _with_twice(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Found:
-    """What was found in a table.
+    """The result for one table.
 
     Attributes:
-        failed: one for each test, those that no row fails too.
-        quarantine: files of the rows that are in quarantine now.
+        failed: one result per test, also for tests that no row fails.
+        quarantine: files of the rows that are now in quarantine.
     """
 
     failed: tuple[Failed, ...]
@@ -174,17 +177,17 @@ class Found:
 
 
 class Checker:
-    """Asks the tests of one table.
+    """Runs the tests of one table.
 
     Args:
-        spark: running.
+        spark: a running session.
         root: directory of the table in the target.
-        schema: of its rows.
-        tests: of the table.
-        token: of the run.
+        schema: schema of its rows.
+        tests: tests of the table.
+        token: token of the run.
 
     Raises:
-        ConfigError: a test cannot be asked of the table.
+        ConfigError: a test cannot run on the table.
     """
 
     def __init__(
@@ -200,10 +203,10 @@ class Checker:
         self._tests, self._token = tests, token
 
     def check(self, rows: Rows) -> Found:
-        """Look at rows, and write those that go into quarantine.
+        """Test rows, and write those that go into quarantine.
 
         Raises:
-            DataTestError: rows fail a test that stops.
+            DataTestError: rows fail a test whose on-failure stops the apply.
             ConfigError: an expression cannot be read or computed.
         """
         with _explained(self._schema):
@@ -231,12 +234,12 @@ class Checker:
         key = ", ".join(self._schema.key) or "none"
         return DataTestError(
             f"{found.table}: {counted(found.rows, 'row')} {verb} test {found.test!r}, which stops; nothing of this "
-            f"version was published. Key of the table: {key}. Mend the rows at the source and apply again, "
+            f"version was published. Key of the table: {key}. Repair the rows at the source and apply again, "
             "or give the test another on-failure"
         )
 
     def _write(self, frame: DataFrame) -> tuple[StateFile, ...]:
-        """Write rows durable, under names that are never used again."""
+        """Write rows durably, under names that are never used again."""
         types = {
             field.name: field for field in (*_held_fields(self._schema), *self._schema.arrow())
         }
@@ -255,14 +258,14 @@ def held_rows(
     schemas: Mapping[str, TableSchema],
     schema: TableSchema,
 ) -> DataFrame:
-    """Rows in quarantine, in a version of the table.
+    """Read the rows in quarantine of a version of the table.
 
     Args:
-        spark: running.
+        spark: a running session.
         root: directory of the table in the target.
-        files: with the rows.
-        schemas: by id, those of the files and of the rows wanted.
-        schema: wanted.
+        files: quarantine files.
+        schemas: schemas of the files and of the result, by id.
+        schema: schema of the result.
     """
     paths: dict[str, list[Place]] = {}
     for file in files:
@@ -281,10 +284,10 @@ def without(rows: DataFrame, held: DataFrame) -> DataFrame:
 
 @contextlib.contextmanager
 def _explained(schema: TableSchema) -> Iterator[None]:
-    """Say of which table a test could not be asked, without what was in its rows.
+    """Name the table whose tests failed to run, without values of its rows.
 
     Raises:
-        ConfigError: an expression is none, names what is not there, or cannot be computed.
+        ConfigError: an expression is invalid, names a missing column, or cannot be computed.
     """
     try:
         yield

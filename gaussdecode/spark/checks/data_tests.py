@@ -1,7 +1,7 @@
-"""Tests of data as somebody declares them: which rows of a table may not be, and what happens then.
+"""Parse a file of data tests: conditions that rows of a table must fulfil, and what happens if they fail.
 
-Given the text of a YAML file; promises tests by table, or one error that names every mistake with
-its line. Pure; knows neither rows nor Spark, see `datacheck` for those.
+Given the text of a YAML file; promises tests by table, or one error that names every mistake with its
+line. Pure; knows neither rows nor Spark, see `data_check` for those.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ _ON_FAILURE: Final = "on-failure"
 
 
 class OnFailure(enum.StrEnum):
-    """What becomes of rows that fail."""
+    """The action for rows that fail."""
 
     WARN = "warn"
     QUARANTINE = "quarantine"
@@ -30,7 +30,7 @@ class OnFailure(enum.StrEnum):
 
 
 class Kind(enum.StrEnum):
-    """What is asked of a row."""
+    """The kind of condition."""
 
     NOT_NULL = "not-null"
     UNIQUE = "unique"
@@ -43,12 +43,12 @@ class DataTest:
     """One test of a table.
 
     Attributes:
-        name: of the test; no other of the table has it.
-        kind: what is asked.
-        columns: names in the target; more than one where together they are to be unique.
-        values: texts of those that are accepted.
-        expression: of Spark's SQL; a row fails where it is false.
-        on_failure: what becomes of rows that fail.
+        name: name of the test, unique in the table.
+        kind: kind of condition.
+        columns: column names in the target; several if they must be unique together.
+        values: texts of accepted values.
+        expression: expression of Spark's SQL; a row fails if it is false.
+        on_failure: action for rows that fail.
     """
 
     name: str
@@ -61,13 +61,13 @@ class DataTest:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Failed:
-    """What a test found in the rows it looked at.
+    """The result of a test on the rows that it looked at.
 
     Attributes:
         table: ``schema.name``.
-        test: its name.
-        rows: that fail.
-        on_failure: what becomes of them.
+        test: name of the test.
+        rows: number of rows that fail.
+        on_failure: action for rows that fail.
     """
 
     table: str
@@ -77,14 +77,14 @@ class Failed:
 
 
 Tests = Mapping[str, Sequence[DataTest]]
-"""By ``schema.name``."""
+"""Tests by ``schema.name``."""
 
 
 def load_tests(path: Path) -> Tests:
     """Read a file of tests.
 
     Raises:
-        ConfigError: it cannot be read, or says what cannot be; names every line.
+        ConfigError: the file cannot be read or has mistakes; the text names every line.
     """
     try:
         text = path.read_text("utf-8")
@@ -132,7 +132,7 @@ def _tests(
 
 
 def _test(item: Section, usual: OnFailure, problems: list[Problem]) -> Iterator[DataTest]:
-    """The tests that one item of a list means: of not-null, one for each column."""
+    """The tests in one item of a list; not-null gives one for each column."""
     kinds = [kind for kind in Kind if kind in item]
     line = min((entry.line for entry in item.values()), default=0)
     if len(kinds) != 1:
@@ -199,7 +199,7 @@ def _text(entry: Entry | None, problems: list[Problem]) -> str:
 
 
 def _texts(entry: Entry) -> list[str]:
-    """Scalars as texts; empty where something else stands there."""
+    """Scalars as texts; empty if the entry holds anything else."""
     items = entry.value if isinstance(entry.value, list) else [entry.value]
     if not all(isinstance(item, str | int | float) for item in items):
         return []
@@ -207,10 +207,10 @@ def _texts(entry: Entry) -> list[str]:
 
 
 def check_columns(schema: TableSchema, tests: Sequence[DataTest]) -> None:
-    """See that tests can be asked of a version of a table.
+    """Check that tests can run on a version of a table.
 
     Raises:
-        ConfigError: it lacks a column, or a value is none of its type.
+        ConfigError: the table lacks a column, or a value does not have the column's type.
     """
     types = {field.name: field.type for field in schema.arrow()}
     for test in tests:
@@ -237,5 +237,5 @@ def _fits(value: str, of: pa.DataType) -> bool:
 
 
 def by_directory(tests: Tests, find: Callable[[str], str]) -> dict[str, Sequence[DataTest]]:
-    """Tests by the directory of their table; `find` raises for a title that there is not."""
+    """Tests by the directory of their table; `find` raises for an unknown title."""
     return {find(title): found for title, found in tests.items()}

@@ -1,1 +1,1 @@
-"""The landing, as Spark's side reads it: commit log, schemas, files, and events on rows."""
+"""Read a landing for Spark: commit log, schemas and files; turn changes into events on rows."""

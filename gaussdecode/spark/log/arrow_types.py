@@ -1,4 +1,4 @@
-"""Rows of Arrow as Spark wants them."""
+"""Convert Arrow tables to the types that Spark expects."""
 
 import inspect
 
@@ -9,14 +9,14 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 
 def arrow_schema(wanted: T.StructType) -> pa.Schema:
-    """The Arrow types that Spark takes; before 4.2 it does not ask for the zone, which is UTC."""
+    """Arrow types that Spark expects; before 4.2 timestamps have no zone and are UTC."""
     if "timezone" in inspect.signature(to_arrow_schema).parameters:
         return to_arrow_schema(wanted, timezone="UTC")
     return to_arrow_schema(wanted)  # type: ignore[unused-ignore]  # as far as older ones go
 
 
 def fitted(rows: pa.Table, field: pa.Field) -> pa.ChunkedArray | pa.Array:
-    """A column of a table in the type that Spark wants; NULL where there is none."""
+    """A column of a table in the type that Spark expects; NULLs if there is no such column."""
     if field.name not in rows.column_names:
         return pa.nulls(rows.num_rows, field.type)
     column = rows.column(field.name)

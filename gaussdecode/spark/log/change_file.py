@@ -1,7 +1,7 @@
-"""Landed files as a plan reads them: which of their rows are meant, and in which order they count.
+"""Describe a landed file for a plan: which of its rows count, and at which position.
 
-Given files of entries of the log. An entry of an early version may have files of a table that overlap; rows
-that a condition chose may stand at a position that only later entries reach.
+Given files of entries of the log. Files of one table in an entry of an early version may overlap. Rows
+of a snapshot with a condition may have a position that only later entries reach.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ from gaussdecode.spark.log.masks import Mask, masked
 from gaussdecode.spark.log.row_probe import csns_of
 
 Numbering = tuple[tuple[int, int, int], ...]
-"""Number, epoch and LSN of entries: which entry a row of a merged file belongs to."""
+"""Number, epoch and LSN of entries, which tell the entry of each row of a merged file."""
 
 Window = tuple[int, int]
 """CSNs: above the first and up to the second."""
@@ -30,18 +30,19 @@ class ChangeFile:
     """One file to read.
 
     Attributes:
-        n: of its entry; the first of several for a merged file.
-        last_n: the last of several.
-        is_snapshot: its rows replace the table; those of a condition do not.
-        file: as the log describes it.
-        numbering: for a merged file, else empty.
-        ignore_through: epoch and position that a snapshot of an earlier entry covers.
-        epoch: of its last row.
-        part: which part of how many parts of its row groups is meant.
-        window: of its rows those alone with a CSN above the first and up to the second; None for all.
-        since_n: of a snapshot, the entry at which reading began; -1 where that is not said.
-        is_mixed: rows of the table under another schema may stand between its rows.
-        masks: of columns, by their names in the file.
+        n: number of its entry; the first of several for a merged file.
+        last_n: number of the last entry of a merged file.
+        is_snapshot: whether its rows replace the table; not for a snapshot with a condition.
+        file: the file as the log describes it.
+        numbering: entry numbers of a merged file's rows, else empty.
+        ignore_through: epoch and position up to which a snapshot of an earlier entry has all
+            changes.
+        epoch: epoch of its last row.
+        part: part to read, as index and number of parts of its row groups.
+        window: read only rows with a CSN above the first and up to the second; None for all.
+        since_n: for a snapshot, the entry at which reading began; -1 if not recorded.
+        is_mixed: whether rows of the table under another schema may lie between its rows.
+        masks: masks of columns, by name in the file.
     """
 
     n: int
@@ -59,25 +60,25 @@ class ChangeFile:
 
     @property
     def is_chosen(self) -> bool:
-        """Whether it has rows of a snapshot that a condition chose."""
+        """Whether it has rows of a snapshot with a condition."""
         return bool(self.file.ops.get("R")) and not self.is_snapshot
 
 
 def replaces(entry: CommitEntry, table: str) -> bool:
     """Whether an entry holds all rows of a table.
 
-    Rows of a snapshot that a condition chose are put by their key, and leave the others alone.
+    Rows of a snapshot with a condition are upserted by key and leave other rows alone.
     """
     return entry.kind is EntryKind.SNAPSHOT and _snapshot_of(entry, table).get("where") is None
 
 
 def since_n(entry: CommitEntry, table: str) -> int:
-    """At which entry reading of a table for its snapshot began; -1 where that is not said."""
+    """Entry at which reading of a table for its snapshot began; -1 if not recorded."""
     return int(_snapshot_of(entry, table).get("since_n", -1))
 
 
 def _snapshot_of(entry: CommitEntry, table: str) -> dict[str, Any]:  # Any: JSON
-    """What an entry of kind snapshot says of a table; empty for other kinds."""
+    """The record of a table in a snapshot entry; empty for other kinds."""
     tables = entry.extra.get("snapshot", {}).get("tables", {})
     return dict(tables.get(table, {}))
 
@@ -85,7 +86,7 @@ def _snapshot_of(entry: CommitEntry, table: str) -> dict[str, Any]:  # Any: JSON
 def windowed(
     landing: Landing, files: Sequence[ChangeFile], after: int, until: int
 ) -> list[ChangeFile]:
-    """Files of one entry that have rows with a CSN above one and up to another, and these rows alone."""
+    """Files of an entry with rows in a CSN window, limited to these rows."""
     if (after, until) == (0, ALL_CSNS):
         return list(files)
     found = []
@@ -99,7 +100,7 @@ def windowed(
 
 
 def in_window(rows: pa.Table, change: ChangeFile) -> pa.Table:
-    """Of rows of a file those that are meant, without what is masked."""
+    """Keep the rows of a file that are in its window, and mask them."""
     if change.masks:
         rows = masked(rows, change.masks)
     if change.window is None:
@@ -131,14 +132,14 @@ def is_mixed(landing: Landing, file: LandingFile, files: Sequence[LandingFile]) 
 
 
 def _place_of(landing: Landing, change: ChangeFile) -> tuple[int, int]:
-    """Epoch of a file, and LSN or CSN of its last row."""
+    """Epoch, and LSN or CSN, of a file's last row."""
     if landing.is_by_csn:
         return change.epoch, csns_of(landing.root / change.file.path)[1] or 0
     return change.epoch, change.file.last.lsn
 
 
 def is_ahead(landing: Landing, change: ChangeFile, reached: CommitEntry | None) -> bool:
-    """Whether rows stand at a position that an entry does not reach."""
+    """Whether a file has rows at a position that an entry does not reach."""
     if reached is None:
         return True
     at = reached.positions[change.file.source or landing.sources[0]]
@@ -147,7 +148,7 @@ def is_ahead(landing: Landing, change: ChangeFile, reached: CommitEntry | None) 
 
 
 def in_order(landing: Landing, files: Sequence[ChangeFile]) -> list[ChangeFile]:
-    """Files in the order in which the columns of their rows follow each other."""
+    """Sort files by the position of their rows."""
     # Files of one entry are in order; a merged file begins where its first began.
     ordered = sorted(files, key=lambda change: change.n)
     if len({change.file.schema_id for change in files}) <= 1:
@@ -163,7 +164,7 @@ def in_order(landing: Landing, files: Sequence[ChangeFile]) -> list[ChangeFile]:
 
 
 def _move_to_position(landing: Landing, ordered: list[ChangeFile], change: ChangeFile) -> None:
-    """Put rows that a condition chose after the changes of later entries that are not after them."""
+    """Move rows of a snapshot with a condition behind earlier changes of later entries."""
     at = after = ordered.index(change)
     place = _place_of(landing, change)
     for index, other in enumerate(ordered[at + 1 :], at + 1):

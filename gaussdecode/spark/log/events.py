@@ -1,4 +1,4 @@
-"""Changes of a table as events on its rows.
+"""Turn the changes of a table into events on its rows.
 
 ====  ===================================================================================
 op    events
@@ -10,9 +10,9 @@ D     remove the row
 T     none: see `Reset`
 ====  ===================================================================================
 
-Under REPLICA IDENTITY FULL the old row supplies what was not sent. A multiset's update is
+Under REPLICA IDENTITY FULL the old row supplies values that were not sent. A multiset's update is
 always a removal of its whole old row and a new one. Given rows of one schema version;
-knows no files and no order beyond the columns it is told.
+knows no files, and no order beyond the columns given.
 """
 
 import dataclasses
@@ -55,7 +55,7 @@ STAMPS: Final[dict[str, pa.DataType]] = {
     "gd_ts": _TS,
     "gd_n": pa.int64(),
 }
-"""What is kept of the last change of a row: also the beginning of its validity."""
+"""Columns kept of a row's last change; they are also the beginning of its validity."""
 
 ENDS: Final[dict[str, pa.DataType]] = {
     f"gd_to_{name.removeprefix('gd_')}": of for name, of in STAMPS.items() if name != "gd_xid"
@@ -64,16 +64,16 @@ ENDS: Final[dict[str, pa.DataType]] = {
 
 
 SOURCE_FIELD: Final = pa.field(SOURCE, pa.string())
-"""Which of several sources a row is of."""
+"""Source of a row, if there are several."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reset:
-    """A table is empty from here on: a truncate, a snapshot, a table made anew.
+    """The table is empty from here on: a truncate, a snapshot, or a new table of that name.
 
     Attributes:
-        position: in the order's columns; events at it come after it.
-        stamps: ``gd_op``, ``gd_n`` and others, for the intervals it ends.
+        position: position, in the order's columns; events at it come after it.
+        stamps: ``gd_op``, ``gd_n`` and others, for the intervals that it ends.
     """
 
     position: tuple[int, ...]
@@ -81,16 +81,17 @@ class Reset:
 
     @property
     def place(self) -> tuple[int, ...]:
-        """Its position, and within its transaction the number of its entry.
+        """Its position and, within its transaction, the number of its entry.
 
-        A snapshot may stand where a transaction ends: what came of that with an earlier entry is before it.
+        A snapshot's position may be the end of a transaction; changes of that transaction in an earlier
+        entry are before it.
         """
         *place, seq = self.position
         return (*place, self.stamps["gd_n"], seq)
 
 
 def stamp_fields(schema: Schema) -> list[pa.Field]:
-    """Fields of `STAMPS`, and of the source where there are several."""
+    """Fields of `STAMPS`, and of the source if there are several."""
     fields = [pa.field(name, of) for name, of in STAMPS.items()]
     at = 1 + list(STAMPS).index("gd_epoch")
     return [*fields[:at], *([SOURCE_FIELD] if schema.has_source else []), *fields[at:]]
@@ -110,7 +111,7 @@ def closed_schema(schema: Schema) -> pa.Schema:
 
 
 def change_fields(schema: Schema) -> list[pa.Field]:
-    """Our columns in landed files of a version."""
+    """Our own columns in landed files of a version."""
     old = [pa.field(c.name, parse_type(c.type)) for c in schema.columns if c.identity]
     ours = [
         ("gd_op", pa.string()),
@@ -147,12 +148,12 @@ def to_events(
     Args:
         rows: landed rows, conformed to `schema`.
         schema: version wanted.
-        numbers: of the commit entry of each row.
+        numbers: commit entry number of each row.
         order: columns that order changes.
-        ignore_through: epoch and position up to which a snapshot has everything already.
+        ignore_through: epoch and position up to which a snapshot already has all changes.
 
     Raises:
-        LandingError: a deletion does not say of what.
+        LandingError: a deletion has no key.
     """
     rows = rows.append_column("gd_n", pa.array(numbers))
     wanted = pc.not_equal(rows.column("gd_op"), "T")
@@ -180,7 +181,7 @@ def to_events(
 
 
 def _moved(old_keys: pa.Array, new_keys: pa.Array, schema: Schema) -> pa.Array:
-    """Whether an update leaves its old key; in a multiset every one does."""
+    """Whether an update leaves its old key; in a multiset every update does."""
     return pc.not_equal(old_keys, new_keys) if schema.key else pc.is_valid(old_keys)
 
 
@@ -192,7 +193,7 @@ def order_values(rows: pa.Table, order: Sequence[str]) -> list[npt.NDArray[np.in
 def positions_above(
     rows: pa.Table, order: Sequence[str], position: tuple[int, ...]
 ) -> npt.NDArray[np.bool_]:
-    """Whether each row stands after a position."""
+    """Whether each row is after a position."""
     columns = [as_int64(rows.column(name)) for name in order]
     return above(columns, position, inclusive=False)
 
@@ -225,7 +226,7 @@ def row_keys(rows: pa.Table, schema: Schema) -> pa.Array:
 
 
 def _old_keys(rows: pa.Table, schema: Schema) -> pa.Array:
-    """Keys of the rows that were there before; NULL where none was sent."""
+    """Keys of the rows before the change; NULL if none was sent."""
     if OLD not in rows.column_names:
         return pa.nulls(rows.num_rows, pa.binary())
     old = rows.column(OLD).combine_chunks()
@@ -251,7 +252,7 @@ def _raw_text(raw: pa.Array, name: str) -> pa.Array | None:
 
 
 def fill_from_old(rows: pa.Table) -> pa.Table:
-    """Take columns that were not sent from the old row, where that has them all."""
+    """Take columns that were not sent from the old row, if it has them all."""
     if OLD not in rows.column_names or rows.column(UNCHANGED).null_count == rows.num_rows:
         return rows
     old = rows.column(OLD).combine_chunks()
@@ -287,7 +288,7 @@ def _raw_from_old(rows: pa.Table, fill: list[set[str]]) -> pa.Table:
 
 
 def _removals(rows: pa.Table, old_keys: pa.Array, mask: pa.Array, schema: Schema) -> pa.Table:
-    """Events that remove rows; they carry the values of the key alone."""
+    """Events that remove rows; they carry the key columns only."""
     rows, old_keys = rows.filter(mask), old_keys.filter(mask)
     blank = rows.select([name for name in rows.column_names if name in {*STAMPS, SOURCE}])
     if OLD in rows.column_names:
@@ -302,7 +303,7 @@ def _removals(rows: pa.Table, old_keys: pa.Array, mask: pa.Array, schema: Schema
 def _assemble(
     rows: pa.Table, row_keys: pa.Array, actions: pa.Array, sub: int, schema: Schema
 ) -> pa.Table:
-    """Give rows the columns of events, NULL where they have none."""
+    """Give rows the columns of events, NULL for those they lack."""
     given = {
         KEY: row_keys,
         SUB: pa.array(np.full(rows.num_rows, sub, dtype=np.int8)),
@@ -321,6 +322,6 @@ def _assemble(
 
 
 def base_events(rows: pa.Table, row_keys: pa.Array, schema: Schema) -> pa.Table:
-    """Rows of the current state as events that put them."""
+    """Turn rows of the current state into events that put them."""
     actions = pa.array(np.full(rows.num_rows, PUT, dtype=np.int8))
     return _assemble(rows, row_keys, actions, 1, schema)

@@ -1,8 +1,8 @@
-"""Keys of rows as bytes, and the bucket each belongs to.
+"""Encode row keys as bytes, and assign each key to a bucket.
 
-Given columns; promises that two rows have the same bytes exactly when the server holds
-them for the same key, values that did not fit their column included: those are told apart
-by their text in ``gd_raw``. Text forms are used, so that ``integer`` 5 and ``bigint`` 5 agree.
+Given columns; promises that two rows have the same bytes exactly if the server holds the same key.
+Values that did not fit their column are told apart by their text in ``gd_raw``. Text forms are used,
+so that ``integer`` 5 and ``bigint`` 5 agree.
 """
 
 import hashlib
@@ -23,8 +23,8 @@ def encode(values: Sequence[pa.Array], raws: Sequence[pa.Array | None], count: i
 
     Args:
         values: the columns.
-        raws: per column, the text of values that did not fit (NULL elsewhere), or None.
-        count: of rows; looked at when there are no columns, as a table may have none.
+        raws: per column, the texts of values that did not fit (NULL elsewhere), or None.
+        count: number of rows; used if there are no columns, as a table may have none.
     """
     if not values:
         return pa.array([b""] * count, pa.binary())
@@ -35,7 +35,7 @@ def encode(values: Sequence[pa.Array], raws: Sequence[pa.Array | None], count: i
 
 
 def digest(keys: pa.Array) -> pa.Array:
-    """Shorten keys to 16 bytes: those of a multiset are whole rows."""
+    """Shorten keys to 16 bytes; keys of a multiset are whole rows."""
     return pa.array(
         [hashlib.blake2b(key, digest_size=16).digest() for key in keys.to_pylist()], pa.binary()
     )
@@ -49,7 +49,7 @@ def buckets_of(keys: pa.Array, count: int) -> npt.NDArray[np.int64]:
 
 
 def _part(value: pa.Array, raw: pa.Array | None) -> pa.Array:
-    """One column: its length, a letter for where it came from, and its bytes."""
+    """Encode one column: its length, a letter for its origin, and its bytes."""
     part = _marked(_as_binary(value), b"v")
     if raw is not None and raw.null_count < len(raw):
         part = pc.coalesce(_marked(raw.cast(pa.binary()), b"r"), part)

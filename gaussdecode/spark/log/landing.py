@@ -1,8 +1,8 @@
-"""A landing as a reader sees it: its identity, its commit log, its schema files.
+"""Read a landing: its identity, its commit log and its schema files.
 
-Given the root of a landing; promises entries in order with their hashes checked, and that
-what retention has taken is named and not passed over. Reads only what the log says, never
-a directory of data files, and writes nothing.
+Given the root of a landing; promises entries in order with checked hashes. An entry that retention has
+removed is an error, and is never skipped. Reads only files that the log names, never a directory of
+data files, and writes nothing.
 """
 
 import bisect
@@ -57,7 +57,7 @@ ORDER_COLUMNS: Final = {
     "lsn": ("gd_epoch", "gd_lsn", "gd_seq"),
     "csn": ("gd_epoch", "gd_csn", "gd_lsn", "gd_seq"),
 }
-"""By what the layout says; with several sources see `order_columns`."""
+"""Order columns by the order in the layout; with several sources see `order_columns`."""
 
 Json = dict[str, Any]  # decoded JSON
 
@@ -65,12 +65,12 @@ Json = dict[str, Any]  # decoded JSON
 def order_columns(order: str, sources: int) -> tuple[str, ...]:
     """Columns that order the changes of a landing.
 
-    Those of several sources have a common order by CSN only; by LSN each source has its own, and
-    one source stands before the other for no reason but its name.
+    Several sources have a common order by CSN only. By LSN each source has its own order; sources are
+    then ordered by name.
 
     Args:
-        order: of the layout.
-        sources: how many it has.
+        order: order of the layout.
+        sources: number of sources.
     """
     columns = ORDER_COLUMNS[order]
     if sources == 1:
@@ -80,16 +80,16 @@ def order_columns(order: str, sources: int) -> tuple[str, ...]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Point:
-    """A place in the log to travel to; at most one of them is given, none is the end.
+    """A point in the log to travel to; at most one field is given, none means the end.
 
     Attributes:
         n: number of an entry.
-        lsn: the last entry whose position is not above it.
-        csn: every transaction with a commit sequence number up to this one and none above. Where they
-            land in the order of CSNs that may be inside an entry; where they land by their LSN it
-            need not be there.
-        time: the last entry before the first commit after it; aware.
-        landing_id: of the landing that it was found in; empty for any.
+        lsn: the last entry whose position is not above this LSN.
+        csn: all transactions with a commit sequence number up to this one, and none above. If the
+            landing is ordered by CSN the point may be inside an entry. If it is ordered by LSN
+            there may be no such point.
+        time: the last entry before the first commit after this time; aware.
+        landing_id: landing that the point was found in; empty for any.
     """
 
     n: int | None = None
@@ -106,14 +106,14 @@ class Point:
             raise ConfigError("a time to travel to needs its zone, such as 2026-01-31T12:00:00Z")
 
     def check_landing(self, landing_id: str, what: str) -> None:
-        """See that it is of a landing.
+        """Check that the point belongs to a landing.
 
         Args:
-            landing_id: of that one.
-            what: is, or holds, that one; begins the sentence where it is another.
+            landing_id: id of that landing.
+            what: begins the error sentence, such as "TARGET is made from".
 
         Raises:
-            ConfigError: it is of another one.
+            ConfigError: the point belongs to another landing.
         """
         if self.landing_id not in ("", landing_id):
             point = f"entry {self.n}" if self.n is not None else "the point asked for"
@@ -124,11 +124,11 @@ class Point:
 
 
 class Reach(NamedTuple):
-    """What a point of the log has: whole entries, and perhaps a part of the last one.
+    """The part of the log up to a point: whole entries, and perhaps part of the last one.
 
     Attributes:
-        n: number of the last entry of which it has something.
-        csn: it has of that entry the transactions up to this CSN alone; None for all of it.
+        n: number of the last entry that is included, whole or in part.
+        csn: only transactions of that entry up to this CSN are included; None for all of it.
     """
 
     n: int
@@ -136,7 +136,7 @@ class Reach(NamedTuple):
 
     @property
     def whole(self) -> int:
-        """Number of the last entry that it has all of."""
+        """Number of the last entry that is included whole."""
         return self.n if self.csn is None else self.n - 1
 
 
@@ -145,18 +145,18 @@ class Landing:
 
     Attributes:
         root: directory, or URL of a mirror.
-        landing_id: made up when it was created.
+        landing_id: id given when the landing was created.
         order: columns that order the changes.
         sources: names of its sources.
-        hides_truncate: its stream shows no TRUNCATE and no DDL (GaussDB's parallel decoding).
+        hides_truncate: its stream has no TRUNCATE and no DDL (GaussDB's parallel decoding).
     """
 
     def __init__(self, root: Given) -> None:
-        """Open it.
+        """Open a landing.
 
         Raises:
             ConfigError: there is no landing.
-            LandingError: it is damaged or newer than this program.
+            LandingError: the landing is damaged or newer than this program.
         """
         self.root = place_of(root)
         try:
@@ -194,8 +194,8 @@ class Landing:
         """Entries `first` to `last` in order, each checked against the one before.
 
         Raises:
-            LandingError: one is missing, damaged, or does not follow; the text says whether
-                retention has taken it.
+            LandingError: an entry is missing, damaged, or does not follow the one before; the text
+                says whether retention removed it.
         """
         previous: CommitEntry | None = None
         for entry in self._raw_entries(first, last):
@@ -232,7 +232,7 @@ class Landing:
         first = self.first_n
         if n < first:
             return LandingError(
-                f"{self.root}: entry {n} was given up by retention, the log begins at {first}; "
+                f"{self.root}: entry {n} was removed by retention, the log begins at {first}; "
                 "apply to a new target after a snapshot, or accept the gap"
             )
         return LandingError(f"{self.root}: entry {n} is missing; restore it from a copy")
@@ -242,7 +242,7 @@ class Landing:
         return next(self.entries(n, n))
 
     def hash_at(self, n: int) -> str:
-        """Hash of an entry, which proves everything up to it; empty where retention has taken it."""
+        """Hash of an entry, which proves everything up to it; empty if retention removed it."""
         if n < 0:
             return FIRST_PREVIOUS
         first = self.first_n
@@ -257,16 +257,16 @@ class Landing:
 
     @property
     def has_several(self) -> bool:
-        """Whether it is of several sources."""
+        """Whether the landing has several sources."""
         return len(self.sources) > 1
 
     def position(self, entry: CommitEntry, source: str | None = None) -> SourcePosition:
-        """Where a source is complete up to, as of an entry.
+        """Position up to which a source is complete, as of an entry.
 
         Args:
-            entry: of the log.
-            source: its name; None for the only one, or for what several have in common: the newest
-                epoch and the CSN, and an LSN of 0.
+            entry: entry of the log.
+            source: name of the source. None for the only one, or for the common position of
+                several: the newest epoch, the CSN, and an LSN of 0.
         """
         if source is not None or not self.has_several:
             return entry.positions[source or self.sources[0]]
@@ -275,10 +275,10 @@ class Landing:
         return SourcePosition(epoch, 0, 0, self.watermark(entry) if has_csn else None)
 
     def refuse_several(self, what: str) -> None:
-        """Refuse what has a meaning for one source alone.
+        """Refuse an operation that makes sense for one source only.
 
         Raises:
-            ConfigError: the landing is of several.
+            ConfigError: the landing has several sources.
         """
         if self.has_several:
             raise ConfigError(
@@ -294,14 +294,15 @@ class Landing:
         return "gd_csn" in self.order
 
     def watermark(self, entry: CommitEntry) -> int:
-        """CSN up to which everything has landed, as of an entry, and nothing above; 0 for nothing."""
+        """CSN up to which everything has landed as of an entry, and nothing above it; 0 for nothing."""
         return min(position.csn or 0 for position in entry.positions.values())
 
     def reach(self, point: Point) -> Reach:
-        """Find what a point has; a CSN may be inside an entry, where they are the order.
+        """Find the part of the log up to a point; if CSNs are the order it may end inside an entry.
 
         Raises:
-            ConfigError: the log does not reach it, or begins after it, or no entry is exactly there.
+            ConfigError: the point is after the end of the log, before its beginning, or no entry
+                ends exactly there.
         """
         point.check_landing(self.landing_id, f"{self.root} holds")
         if point.csn is None or not self.is_by_csn or self.last_n < 0:
@@ -324,10 +325,11 @@ class Landing:
         return Reach(n)
 
     def resolve(self, point: Point) -> int:
-        """Find the entry a point means.
+        """Find the entry that a point means.
 
         Raises:
-            ConfigError: the log does not reach it, or begins after it, or no entry is exactly there.
+            ConfigError: the point is after the end of the log, before its beginning, or no entry
+                ends exactly there.
         """
         point.check_landing(self.landing_id, f"{self.root} holds")
         if point.csn is not None and self.is_by_csn and self.last_n >= 0:
@@ -370,7 +372,7 @@ class Landing:
         return self._last_until(lambda entry: self.position(entry).lsn > wanted, first, last)
 
     def _last_until(self, is_above: Callable[[CommitEntry], bool], first: int, last: int) -> int:
-        """Search the newest epoch that reaches down to what is wanted, from the end."""
+        """Search backwards through the newest epoch that contains the wanted position."""
 
         def above(n: int) -> bool:
             return is_above(self.entry(n))
@@ -385,7 +387,7 @@ class Landing:
         return start + bisect.bisect_left(range(start, last + 1), True, key=above) - 1
 
     def _at_csn(self, csn: int, first: int, last: int) -> int:
-        """The entry up to which is what has a CSN up to this one, and nothing else."""
+        """The entry at whose end exactly the transactions up to a CSN have landed."""
         found: list[Csns | None] = []
         early: list[tuple[int, int, int]] = []  # snapshots that are ahead: index, epoch, LSN
         for entry in self.entries(first, last):
@@ -410,10 +412,10 @@ class Landing:
         return cut.n
 
     def csns(self, entry: CommitEntry) -> Csns | None:
-        """CSNs of the transactions in an entry; of one that does not say them, by their rows.
+        """CSNs of the transactions in an entry; read from its rows if the entry does not list them.
 
         Raises:
-            ConfigError: it is of an early version, and its rows are gone.
+            ConfigError: an early version wrote the entry, and its rows are gone.
         """
         if entry.csns is not None or self.position(entry).csn is None:
             return entry.csns
@@ -434,10 +436,11 @@ class Landing:
     # --- schemas ---------------------------------------------------------------------------
 
     def schema_record(self, table: str, schema_id: str) -> Json:
-        """Content of a schema file; of several sources with the remark that rows say theirs.
+        """Content of a schema file; with several sources it notes that rows name their source.
 
         Raises:
-            LandingError: it cannot be read, or does not say which of several sources it is of.
+            LandingError: the file cannot be read, or does not name its source though there are
+                several.
         """
         record = _schema_record(self.root, table, schema_id)
         if not self.has_several:
@@ -451,7 +454,7 @@ class Landing:
         return {**record, "has_source": True}
 
     def tables(self) -> dict[str, str]:
-        """Directories of the tables that have schemas, by ``schema.name`` as the server says."""
+        """Directories of tables that have schemas, by ``schema.name`` as on the server."""
         found: dict[str, str] = {}
         for name in directories_in(self.root / "schemas"):
             if name.startswith(("gd_", ".")):
@@ -462,7 +465,7 @@ class Landing:
         return found
 
     def schema_ids(self, table: str) -> list[str]:
-        """All versions of a table that ever landed, in no order of time."""
+        """All versions of a table that ever landed, in no particular order."""
         names = names_in(self.root / "schemas" / table)
         return [name.removesuffix(".json") for name in names if _SCHEMA.fullmatch(name)]
 
@@ -487,10 +490,10 @@ def when_landed(
     """Wait until everything up to a position has landed.
 
     Args:
-        root: of the landing.
-        lsn: position.
+        root: root of the landing.
+        lsn: position to wait for.
         seconds: longest wait.
-        nudge: called every second, to make a quiet server say how far it is.
+        nudge: called every second, so that a quiet server reports its position.
 
     Raises:
         LandingError: it took longer.
@@ -513,7 +516,7 @@ def when_landed(
 
 
 def _no_cut(csn: int, cut: Cut) -> str:
-    """Why a CSN is no point of a log, and which points are near."""
+    """Explain why a CSN is no point of the log, and which points are near."""
     why = (
         f"CSN {csn} is no point of this log, whose transactions stand in the order of their commit "
         f"records: no entry has all transactions up to CSN {csn} and none above"

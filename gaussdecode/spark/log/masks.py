@@ -1,7 +1,7 @@
-"""Values that no table of a target shows: left out, cut, or hashed, in what is read of the landing.
+"""Mask column values when landed files are read: drop, hash or cut them, so that no table shows them.
 
-A rule is of a column of a table by its name. It follows the column's number: whatever had that name once is masked
-under its later names too, and so is another column that gets the name. Pure.
+A rule names a table and a column. It follows the column's attribute number: columns that once had that
+name stay masked under later names, and a new column that gets the name is masked too. Pure.
 """
 
 import dataclasses
@@ -21,18 +21,18 @@ from gaussdecode.spark.log.schema import OLD, OLD_PREFIX, RAW, RAW_TYPE
 NULL, HASH, KEEP = "null", "hash", "keep"
 _RULE: Final = re.compile(r"(null|hash)|keep\((\d+)\)")
 _FEWEST: Final = 16
-"""Bytes of a key at least: a shorter one can be tried out."""
+"""Fewest bytes of a key: a shorter key can be guessed."""
 Json = dict[str, Any]  # decoded JSON
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Mask:
-    """What becomes of the values of a column.
+    """How the values of a column are masked.
 
     Attributes:
         rule: ``null``, ``hash`` or ``keep``.
-        letters: how many ``keep`` leaves, from the left.
-        key: of ``hash``.
+        letters: number of characters that ``keep`` leaves, from the left.
+        key: key for ``hash``.
     """
 
     rule: str
@@ -44,7 +44,7 @@ class Mask:
         """Read ``null``, ``hash`` or ``keep(3)``.
 
         Raises:
-            ConfigError: it is none of these.
+            ConfigError: the text is none of these.
         """
         match = _RULE.fullmatch(text)
         if match is None:
@@ -55,13 +55,13 @@ class Mask:
         return f"{KEEP}({self.letters})" if self.rule == KEEP else self.rule
 
     def text(self, value: str) -> str | None:
-        """What a text becomes."""
+        """Mask one text."""
         if self.rule == HASH:
             return hmac.new(self.key, value.encode(), hashlib.sha256).hexdigest()
         return value[: self.letters] if self.rule == KEEP else None
 
     def values(self, column: pa.Array) -> pa.Array:
-        """What values of a column become; those that are no texts are left out."""
+        """Mask the values of a column; values that are not texts become NULL."""
         if self.rule == NULL or not pa.types.is_string(column.type):
             return pa.nulls(len(column), column.type)
         if self.rule == KEEP:
@@ -72,18 +72,18 @@ class Mask:
 
 
 Masks = Mapping[str, Mask]
-"""By column."""
+"""Masks by column."""
 
 
 def read_masks(texts: Sequence[str], key: bytes = b"") -> dict[str, dict[str, Mask]]:
-    """Read options, each ``TABLE=COLUMN:RULE,...``.
+    """Read ``--mask`` options, each ``TABLE=COLUMN:RULE,...``.
 
     Args:
         texts: options.
-        key: of hashes.
+        key: key for hashes.
 
     Raises:
-        ConfigError: one is none.
+        ConfigError: an option has the wrong form.
     """
     found: dict[str, dict[str, Mask]] = {}
     for text in texts:
@@ -101,10 +101,10 @@ def read_masks(texts: Sequence[str], key: bytes = b"") -> dict[str, dict[str, Ma
 
 
 def read_key(path: Path) -> bytes:
-    """Read the key of hashes.
+    """Read the key for hashes from a file.
 
     Raises:
-        ConfigError: there is none, or it is short.
+        ConfigError: the file cannot be read, or the key is too short.
     """
     try:
         key = path.read_bytes().strip()
@@ -116,17 +116,17 @@ def read_key(path: Path) -> bytes:
 
 
 def to_record(masks: Masks, key: bytes, landing_id: str) -> Json:
-    """What a target keeps: rules, and by what to know the key again."""
+    """Make the record that a target keeps: the rules, and a check value for the key."""
     has_hash = any(mask.rule == HASH for mask in masks.values())
     known = hmac.new(key, landing_id.encode(), hashlib.sha256).hexdigest()[:16] if has_hash else ""
     return {"masks": {name: str(mask) for name, mask in masks.items()}, "key": known}
 
 
 def from_record(table: str, record: Json | None, key: bytes, landing_id: str) -> dict[str, Mask]:
-    """The masks of a table that a target keeps.
+    """Read the masks of a table from the target's record.
 
     Raises:
-        ConfigError: they need a key, or another one.
+        ConfigError: the masks need a key, or a different key.
     """
     if record is None:
         return {}
@@ -139,10 +139,10 @@ def from_record(table: str, record: Json | None, key: bytes, landing_id: str) ->
 
 
 def check_names(table: str, masks: Masks, names: Collection[str]) -> None:
-    """See that a table has the columns that are to be masked.
+    """Check that a table has the columns to mask.
 
     Raises:
-        ConfigError: it has one of them not.
+        ConfigError: the table lacks one of them.
     """
     for name in masks:
         if name not in names:
@@ -156,10 +156,10 @@ def check_names(table: str, masks: Masks, names: Collection[str]) -> None:
 def check_columns(
     table: str, found: Mapping[str, str], masks: Masks, schema: Mapping[str, Any], *, is_new: bool
 ) -> None:
-    """See that rows can still be told apart, and of a new table that texts are what is hashed or cut.
+    """Check that masked rows can still be told apart; in a new table, that hash and keep mask texts.
 
     Raises:
-        ConfigError: a column of the key would lose values, or is of another type.
+        ConfigError: a key column would lose values, or a column is of another type.
     """
     for column in schema["columns"]:
         name = found.get(column["landed"])
@@ -180,11 +180,11 @@ def _is_key(column: Mapping[str, Any], schema: Mapping[str, Any]) -> bool:
 
 
 def columns_of(names: Iterable[str], schema_id: str, records: Mapping[str, Json]) -> dict[str, str]:
-    """Columns of a schema that are masked, by their names in files, and the name whose rule is theirs.
+    """Masked columns of a schema, by name in the files, with the name whose rule applies.
 
     Args:
-        names: of the rules.
-        schema_id: of the schema.
+        names: column names in the rules.
+        schema_id: id of the schema.
         records: all schemas of the table, by id.
     """
     here = records[schema_id]
@@ -204,7 +204,7 @@ def columns_of(names: Iterable[str], schema_id: str, records: Mapping[str, Json]
 
 
 def masked(rows: pa.Table, masks: Sequence[tuple[str, Mask]]) -> pa.Table:
-    """Landed rows without the values that are masked: of the row, of the row before, and of texts beside."""
+    """Mask landed rows: new values, old values, and texts in ``gd_raw``."""
     rules = dict(masks)
     for at, name in enumerate(rows.column_names):
         if name in rules:
@@ -230,7 +230,7 @@ def _old(rows: pa.StructArray, rules: Masks) -> pa.Array:
 
 
 def _raw(column: pa.ChunkedArray, rules: Masks) -> pa.ChunkedArray:
-    """Texts of values that no column holds: few rows have any."""
+    """Mask the texts in ``gd_raw``; few rows have any."""
 
     def pairs(of: list[tuple[str, str]] | None) -> list[tuple[str, str | None]] | None:
         if of is None:

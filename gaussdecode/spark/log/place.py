@@ -1,10 +1,10 @@
-"""Places: directories and files on a local disk, and objects below a URL, as paths alike.
+"""Treat local paths and objects below a URL alike.
 
-A place is a `pathlib.Path`, or an `ObjectPath`, which has as much of one as is used of both. What is
-done in another way on a store than on a disk is a function here, so that nobody else asks which
-of them a place is. Places are picklable: driver and executors read through the same. A URL says
-where a store is and how it is asked, after its question mark; never who asks: credentials come
-from a file that is named there, from the environment or from the machine, on every machine for itself.
+A place is a `pathlib.Path`, or an `ObjectPath` with the same methods as far as they are used. An
+operation that differs between a disk and a store is a function here, so that other modules need not ask
+which of them a place is. Places are picklable: driver and executors read through the same place. A URL
+says where a store is and, after its question mark, how to reach it. It never holds credentials: each
+machine takes these from a file that the URL names, from the environment, or from its own identity.
 """
 
 import contextlib
@@ -39,7 +39,7 @@ _OPTIONS: Final = {
         "timeout",
     )
 }
-"""What may stand after the question mark: keys of ``landing.mirror``, by how they are written."""
+"""Options allowed after the question mark: keys of ``landing.mirror``, by their spelling."""
 _ALLOWED: Final = (
     "allowed: a directory, or s3://bucket/prefix, gs://bucket/prefix, az://container/prefix, "
     "abfss://container@account.dfs.core.windows.net/prefix, hdfs://namenode/prefix, "
@@ -53,8 +53,8 @@ class ObjectPath:
     """A path below a URL.
 
     Attributes:
-        settings: of the store; its URL is above all paths.
-        path: below it, without a slash at its ends; empty for the URL itself.
+        settings: settings of the store; its URL is above all paths.
+        path: path below the URL, without a slash at its ends; empty for the URL itself.
     """
 
     settings: MirrorConfig
@@ -73,23 +73,23 @@ class ObjectPath:
 
     @property
     def name(self) -> str:
-        """The last part."""
+        """Last part of the path."""
         return str(self).rpartition("/")[2]
 
     @property
     def parent(self) -> "ObjectPath":
-        """What it is in."""
+        """The directory that contains it."""
         return dataclasses.replace(self, path=self.path.rpartition("/")[0])
 
     def absolute(self) -> "ObjectPath":
-        """It is."""
+        """Itself; such a path is always absolute."""
         return self
 
     def read_bytes(self) -> bytes:
         """Content of the object.
 
         Raises:
-            FileNotFoundError: there is none.
+            FileNotFoundError: there is no such object.
         """
         found = self.store.get(self.path)
         if found is None:
@@ -97,35 +97,35 @@ class ObjectPath:
         return found
 
     def is_file(self) -> bool:
-        """Whether there is an object."""
+        """Whether the object exists."""
         return self.store.size(self.path) is not None
 
     def exists(self) -> bool:
-        """Whether there is an object, as only those are asked for."""
+        """Whether the object exists; callers ask for objects only."""
         return self.is_file()
 
     def is_dir(self) -> bool:
-        """Whether there is something below."""
+        """Whether anything is below it."""
         return any(self.store.names(self.path))
 
     def unlink(self, *, missing_ok: bool = False) -> None:
-        """Remove the object; one that is not there is as good as removed."""
+        """Remove the object; a missing one counts as removed."""
         del missing_ok
         self.store.remove(self.path)
 
 
 Place = Path | ObjectPath
 Given = Place | str
-"""What callers may give for a place."""
+"""Forms in which callers give a place."""
 
 
 class File(NamedTuple):
-    """A file below a place.
+    """A file below a directory.
 
     Attributes:
-        path: from the place.
+        path: path relative to that directory.
         bytes: its size.
-        modified: in seconds of Unix time.
+        modified: Unix time in seconds.
     """
 
     path: str
@@ -141,10 +141,10 @@ def _store(settings: MirrorConfig) -> "Store[Any]":  # Any: of any library
 
 
 def place_of(given: Given) -> Place:
-    """Read what somebody gave for a place.
+    """Parse a path or URL.
 
     Raises:
-        ConfigError: it is none; values after its question mark are not repeated.
+        ConfigError: it is neither; values after the question mark are not repeated in the text.
     """
     if isinstance(given, ObjectPath):
         return given
@@ -170,13 +170,13 @@ def place_of(given: Given) -> Place:
 
 
 def mirror_place(settings: MirrorConfig) -> Place:
-    """Where the mirror of a landing is."""
+    """Place of a landing's mirror."""
     parts = urlsplit(settings.url)
     return Path(unquote(parts.path)) if parts.scheme == "file" else ObjectPath(settings)
 
 
 def _options(url: str, query: str) -> dict[str, Any]:  # Any: of several types
-    """Settings that stand after the question mark of a URL."""
+    """Parse the settings after the question mark of a URL."""
     types = {field.name: field.metadata["setting"].type for field in _fields()}
     words: Mapping[str, object] = {"true": True, "false": False}
     found: dict[str, Any] = {}
@@ -211,7 +211,7 @@ def names_in(place: Place) -> list[str]:
 
 
 def directories_in(place: Place) -> list[str]:
-    """Those that are directories."""
+    """Names of the directories directly in a directory."""
     if isinstance(place, ObjectPath):
         return place.store.names(place.path)[0]
     return [name for name in names_in(place) if (place / name).is_dir()]
@@ -231,7 +231,7 @@ def files_below(place: Place) -> Iterator[File]:
 
 
 def read_each(places: Sequence[Place]) -> Iterator[bytes | None]:
-    """Content of small files in order, None for each that is not there; of a store many at a time."""
+    """Content of small files in order, None for each missing one; many at a time on a store."""
     if len(places) < 2 or not isinstance(places[0], ObjectPath):
         yield from map(_read, places)
         return
@@ -247,15 +247,15 @@ def _read(place: Place) -> bytes | None:
 
 
 def _source(place: Place) -> Path | BinaryIO:
-    """What pyarrow opens."""
+    """The argument that pyarrow opens."""
     return place.store.open(place.path) if isinstance(place, ObjectPath) else place
 
 
 def open_file(place: Place) -> BinaryIO:
-    """Open a file for reading in any order.
+    """Open a file for random access.
 
     Raises:
-        FileNotFoundError: there is none.
+        FileNotFoundError: there is no such file.
     """
     return place.store.open(place.path) if isinstance(place, ObjectPath) else place.open("rb")
 
@@ -284,7 +284,7 @@ def read_table(
 
 
 def remove_tree(place: Place) -> None:
-    """Remove all that is below a directory, if it is there."""
+    """Remove everything below a directory, if it exists."""
     if not isinstance(place, ObjectPath):
         shutil.rmtree(place, ignore_errors=True)
         return
@@ -293,8 +293,9 @@ def remove_tree(place: Place) -> None:
 
 
 def put_new(place: ObjectPath, content: bytes) -> bool:
-    """Write an object that must not exist; whether it is there with this content afterwards.
+    """Create an object that must not exist; return whether it then exists with this content.
 
-    An answer may get lost and the request be sent again: what is there is ours if it is the same.
+    A response may get lost and the request be repeated, so an object with the same content counts as
+    ours.
     """
     return place.store.put_new(place.path, content) or _read(place) == content

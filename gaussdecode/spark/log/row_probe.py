@@ -1,7 +1,7 @@
-"""Single rows of landed files: what a plan must know of them without reading them.
+"""Look up single rows of landed files, for a plan that does not read the files.
 
-Given a Parquet file; promises to open only the row groups that its statistics do not rule out,
-of these only the columns asked for, and to make Python objects only of the rows it gives.
+Given a Parquet file; promises to open only row groups that the statistics do not rule out, to read only
+the columns asked for, and to make Python objects only of the rows it returns.
 """
 
 import contextlib
@@ -22,12 +22,12 @@ _LOWEST: Final = -(1 << 63)
 
 
 def first_row(path: Place, order: Sequence[str], names: Sequence[str]) -> Row:
-    """The row that comes first in an order.
+    """The first row of a file in an order.
 
     Args:
-        path: of a file that has rows.
-        order: whole-numbered columns; NULL counts as 0.
-        names: columns wanted.
+        path: a file that has rows.
+        order: integer columns; NULL counts as 0.
+        names: columns to return.
 
     Raises:
         LandingError: the file is missing, damaged or empty.
@@ -51,12 +51,12 @@ def first_row(path: Place, order: Sequence[str], names: Sequence[str]) -> Row:
 
 
 def rows_of_op(path: Place, op: str, names: Sequence[str]) -> list[Row]:
-    """All rows of an operation, in the order of the file.
+    """All rows with one operation, in file order.
 
     Args:
-        path: of a file.
+        path: the file.
         op: value of ``gd_op``.
-        names: columns wanted.
+        names: columns to return.
 
     Raises:
         LandingError: the file is missing or damaged.
@@ -92,7 +92,7 @@ def _opened(path: Place) -> Iterator[pq.ParquetFile]:
 
 
 def _bound(file: pq.ParquetFile, group: int, order: Sequence[str]) -> tuple[int, ...]:
-    """No row of a row group comes before this."""
+    """Lower bound of a row group in the order."""
     facts = file.metadata.row_group(group)
     by_name = {facts.column(i).path_in_schema: i for i in range(facts.num_columns)}
     return tuple(
@@ -110,7 +110,7 @@ def _least(statistics: Any) -> int:  # Any: pyarrow's, or None
 
 
 def _first_index(columns: Sequence[np.ndarray[Any, np.dtype[np.int64]]]) -> int:
-    """Index of the smallest tuple held in columns."""
+    """Index of the smallest tuple of columns."""
     left = np.arange(len(columns[0]))
     for column in columns:
         values = column[left]

@@ -1,12 +1,12 @@
-"""Schemas of a table, and how rows of one version become rows of another.
+"""Describe the schema versions of a table, and convert rows of one version to another.
 
-A column of one version is the column of another by its attribute number, and by nothing else:
-names change hands. Where a number is unknown, `match_columns` refuses; the plan stops a table
-before that. Given Arrow tables; promises that a value that does not fit its new type is kept as
-text in ``gd_raw``.
+Columns of two versions are the same if they have the same attribute number. Names do not count: a name
+can pass from one column to another. If a number is unknown, `match_columns` refuses; the plan stops the
+table before that. Given Arrow tables; promises to keep a value that does not fit its new type as text in
+``gd_raw``.
 
-Each of several sources has numbers of its own. A schema over all of them, see `sources`, has one version
-of each as its parts: between these and it columns are the same by their true name.
+Each of several sources has its own numbers. A joint schema (`source_schemas`) has one version of each
+source as its parts; between these and the joint schema, columns match by true name.
 """
 
 import dataclasses
@@ -49,7 +49,7 @@ _TYPES: Final[dict[str, pa.DataType]] = {
     )
 }
 Casts = dict[str, tuple[pa.ChunkedArray, pa.Array]]
-"""By column: values whose text goes to ``gd_raw``, and of which rows."""
+"""Values whose text goes to ``gd_raw``, and their rows, by column."""
 _DECIMAL: Final = re.compile(r"decimal128\((\d+), (\d+)\)")
 _LIST: Final = re.compile(r"list<element: (.+)>")
 
@@ -59,16 +59,15 @@ class Column:
     """One column of one version.
 
     Attributes:
-        name: in the files.
-        type: Arrow type, spelled as Arrow does.
-        number: attribute number; below 0 where somebody said which column it is; None where
-            nobody knows.
-        identity: its old value is sent.
-        true_name: on the server.
-        server_type: as the server spells it, without modifier; empty where it is not known.
-        modifier: of the type; -1 for none.
-        constant: text of what rows from before the column was added have in it; None for NULL.
-        type_oid: on the server; 0 where it is not known.
+        name: name in the files.
+        type: Arrow type, as Arrow spells it.
+        number: attribute number; below 0 if an operator assigned it; None if unknown.
+        identity: whether its old value is sent.
+        true_name: name on the server.
+        server_type: type as the server spells it, without modifier; empty if unknown.
+        modifier: type modifier; -1 for none.
+        constant: text of the value in rows older than the column; None for NULL.
+        type_oid: type OID on the server; 0 if unknown.
     """
 
     name: str
@@ -83,7 +82,7 @@ class Column:
 
     @property
     def spelled(self) -> str:
-        """Its type, for people."""
+        """Its type, for messages."""
         shown = self.server_type or self.type
         return shown if self.modifier < 0 else f"{shown} (modifier {self.modifier})"
 
@@ -93,16 +92,17 @@ class TableSchema:
     """One version of a table.
 
     Attributes:
-        schema_id: of its file.
-        title: ``schema.name`` as the server says.
-        name: without the schema.
-        oid: of the table; 0 where unknown.
+        schema_id: id of its schema file.
+        title: ``schema.name`` as on the server.
+        name: table name without the schema.
+        oid: OID of the table; 0 if unknown.
         key: names (in the files) of the columns that identify a row; empty for a multiset.
-        columns: in the order of the table.
-        unknown: why the number of a column is unknown; None where all are known.
-        has_source: its rows say their source in ``gd_source``: the landing has several.
-        source: that it is of, where there are several; None for a schema over all of them.
-        parts: of a schema over several sources, the version that each of them has.
+        columns: columns in table order.
+        unknown: why the number of a column is unknown; None if all are known.
+        has_source: whether rows name their source in ``gd_source``: the landing has several
+            sources.
+        source: the source, if there are several; None for a joint schema.
+        parts: for a joint schema, the version of each source.
     """
 
     schema_id: str
@@ -127,10 +127,10 @@ class TableSchema:
         """Read a schema file.
 
         Args:
-            schema_id: its name.
-            record: its content.
-            numbers: by name in the files, where somebody said which columns they are.
-            parts: of a schema over several sources.
+            schema_id: name of the schema file.
+            record: content of the schema file.
+            numbers: attribute numbers that an operator assigned, by name in the files.
+            parts: parts of a joint schema.
         """
         said = numbers or {}
         landed = {column["name"]: column["landed"] for column in record["columns"]}
@@ -167,7 +167,7 @@ class TableSchema:
         )
 
     def of(self, source: str | None) -> "TableSchema | None":
-        """The version that one of several sources has; None for none."""
+        """The version of one of several sources; None if it has none."""
         return next((part for part in self.parts or (self,) if part.source == source), None)
 
     @property
@@ -176,21 +176,21 @@ class TableSchema:
         return tuple(column.name for column in self.columns)
 
     def arrow(self) -> pa.Schema:
-        """Arrow schema of the columns alone."""
+        """Arrow schema of the table's own columns."""
         return pa.schema([pa.field(c.name, parse_type(c.type)) for c in self.columns])
 
     def key_shape(self) -> tuple[tuple[str, str], ...]:
-        """What rows are told apart by: names and types; all columns of a multiset."""
+        """Names and types of the columns that tell rows apart; all columns of a multiset."""
         names = self.key or self.names
         return tuple((c.name, c.type) for c in self.columns if c.name in names)
 
 
 @functools.cache
 def parse_type(text: str) -> pa.DataType:
-    """Read the spelling of an Arrow type that lands.
+    """Parse the name of an Arrow type that lands.
 
     Raises:
-        LandingError: no type of a landing is spelled so.
+        LandingError: no type of a landing has this name.
     """
     if text in _TYPES:
         return _TYPES[text]
@@ -204,15 +204,15 @@ def parse_type(text: str) -> pa.DataType:
 
 
 class UnknownColumnsError(LandingError):
-    """Nobody knows which column of one version is which of another."""
+    """The columns of two versions cannot be matched."""
 
 
 class MixedColumnsError(LandingError):
-    """Which column of one schema is which of another is not the same on each source."""
+    """The sources disagree on how the columns of two schemas match."""
 
 
 def is_same_table(old: TableSchema, new: TableSchema) -> bool:
-    """Whether two versions may be of one table, and not of one that was made anew."""
+    """Whether two versions may be of one table, and not of a table that was created again."""
     return not old.oid or not new.oid or old.oid == new.oid
 
 
@@ -224,17 +224,17 @@ def why_unknown(old: TableSchema, new: TableSchema) -> str | None:
 
 
 def match_columns(old: TableSchema, new: TableSchema) -> dict[str, str]:
-    """Find for each column of `new` the one of `old` that it was; names in the files.
+    """Match each column of `new` with its column of `old`; names in the files.
 
-    Columns of a table that was made anew are matched by name, for who reads both as one.
+    Columns of a table that was created again are matched by name, for readers that read both as one.
 
     Args:
         old: one version.
         new: another one.
 
     Raises:
-        UnknownColumnsError: nobody knows.
-        MixedColumnsError: it is not the same on each source; of two schemas over several.
+        UnknownColumnsError: the columns cannot be matched.
+        MixedColumnsError: two joint schemas, and the sources disagree.
     """
     if old.schema_id == new.schema_id:
         return {name: name for name in new.names}
@@ -256,7 +256,7 @@ def match_columns(old: TableSchema, new: TableSchema) -> dict[str, str]:
 
 
 def why_inexact(old: TableSchema, new: TableSchema) -> str | None:
-    """Say which column's older values are not known under a new version; None where all are."""
+    """Name a column whose older values are unknown under a new version; None if there is none."""
     if old.parts or new.parts:
         return next(filter(None, (why_inexact(*of) for of in _same_parts(old, new))), None)
     if old.schema_id == new.schema_id or not is_same_table(old, new):
@@ -268,7 +268,7 @@ def why_inexact(old: TableSchema, new: TableSchema) -> str | None:
         if before is not None and not _is_exact(before, column):
             return (
                 f"the type of column {column.true_name or column.name} was changed from "
-                f"{before.spelled} to {column.spelled}, and what the server made of older values is not known"
+                f"{before.spelled} to {column.spelled}, and the server's conversion of older values is unknown"
             )
     return None
 
@@ -282,7 +282,7 @@ def _is_exact(old: Column, new: Column) -> bool:
 
 
 def _same_parts(old: TableSchema, new: TableSchema) -> list[tuple[TableSchema, TableSchema]]:
-    """Versions of the sources that have one in both, before and after."""
+    """Versions, before and after, of the sources that have both."""
     pairs = ((part, new.of(part.source)) for part in old.parts or (old,))
     return [(before, after) for before, after in pairs if after is not None]
 
@@ -290,10 +290,10 @@ def _same_parts(old: TableSchema, new: TableSchema) -> list[tuple[TableSchema, T
 def ways_by_source(
     old: TableSchema, new: TableSchema
 ) -> dict[str | None, list[TableSchema]] | None:
-    """Through which versions rows of each source become rows of another schema.
+    """The versions through which rows of each source are converted to another schema.
 
-    None where these are not needed: for two versions of one source, and for schemas over several whose
-    columns changed alike on all.
+    None if they are not needed: for two versions of one source, and for joint schemas whose columns
+    changed in the same way on all sources.
     """
     if not (old.parts or new.parts):
         return None
@@ -326,7 +326,7 @@ def _match_over_sources(old: TableSchema, new: TableSchema) -> dict[str, str]:
 
 
 def _match_on(source: str | None, old: TableSchema, new: TableSchema) -> dict[str, str]:
-    """As `match_columns`, as one of several sources has it."""
+    """`match_columns` for one of several sources."""
     before, after = old.of(source), new.of(source)
     if before is None or after is None:
         return {}
@@ -340,13 +340,13 @@ def _match_on(source: str | None, old: TableSchema, new: TableSchema) -> dict[st
 
 
 def _true_names(schema: TableSchema, part: TableSchema | None) -> dict[str, str]:
-    """Columns that a part of a schema has too: their names in both."""
+    """Columns that a schema and one of its parts share: their names in both."""
     names = {} if part is None else {column.true_name: column.name for column in part.columns}
     return {c.name: names[c.true_name] for c in schema.columns if c.true_name in names}
 
 
 def reads_as(old: TableSchema, new: TableSchema) -> bool:
-    """Whether files of `old` give the right rows when they are read by the names of `new`."""
+    """Whether reading files of `old` by the column names of `new` gives the right rows."""
     matched = match_columns(old, new)
     types = {c.name: c.type for c in old.columns}
     return all(
@@ -358,13 +358,13 @@ def reads_as(old: TableSchema, new: TableSchema) -> bool:
 
 
 def conform(rows: pa.Table, old: TableSchema, new: TableSchema) -> pa.Table:
-    """Give rows of one version as rows of another.
+    """Convert rows of one version to another.
 
     Args:
-        rows: columns of `old`, and any of ours; ``gd_raw``, ``gd_unchanged`` and ``gd_old`` are
-            translated with them, all others pass.
+        rows: columns of `old`, and any of our columns; ``gd_raw``, ``gd_unchanged`` and ``gd_old``
+            are translated, others pass through.
         old: version of the rows.
-        new: version wanted; the rows are of one source, also where it is over several.
+        new: version wanted; the rows are of one source, even if it is a joint schema.
     """
     if new.parts and not old.parts:
         part = new.of(old.source)
@@ -400,7 +400,7 @@ def conform(rows: pa.Table, old: TableSchema, new: TableSchema) -> pa.Table:
 
 
 def fills_constants(old: TableSchema, new: TableSchema) -> bool:
-    """Whether rows of an older version get the constant of a column that was added."""
+    """Whether rows of an older version get the constant of an added column."""
     if old.parts or new.parts:
         return any(fills_constants(*of) for of in _same_parts(old, new))
     matched = match_columns(old, new)
@@ -409,7 +409,7 @@ def fills_constants(old: TableSchema, new: TableSchema) -> bool:
 
 
 def _is_added(column: Column, old: TableSchema, new: TableSchema) -> bool:
-    """Whether rows of an older version are from before a column was added, and have its constant."""
+    """Whether rows of an older version predate an added column, and get its constant."""
     numbers = [of.number for of in old.columns]
     return (
         column.constant is not None
@@ -425,7 +425,7 @@ def _constant(
     count: int,
     casts: Casts,
 ) -> pa.Array:
-    """The constant in each row; where the column cannot hold it, NULL and its text."""
+    """The constant in each row; NULL, with the text noted, if the column cannot hold it."""
     assert column.constant is not None
     value = value_of(column.constant, of)
     if value is None:
@@ -437,7 +437,7 @@ def _constant(
 def _converted(
     values: pa.ChunkedArray, old: Column, new: Column, name: str, casts: Casts
 ) -> pa.ChunkedArray:
-    """Give values of a column their new type; what nobody knows there is NULL, and noted in `casts`."""
+    """Convert a column to its new type; unknown values become NULL and are noted in `casts`."""
     of = parse_type(new.type)
     if _is_exact(old, new):
         return _cast(values, of)

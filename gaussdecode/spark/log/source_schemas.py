@@ -1,11 +1,13 @@
-"""One schema of a table over several sources, and whether there can be one.
+"""Join the schemas that several sources have of one table, or say why they cannot be one table.
 
-Inside of a source a column is known by its attribute number, which says nothing on another one. So each
-source's version is followed by number, and what these versions call alike is one column of the table. One
-that a source lacks is NULL in its rows. Whole numbers of several widths are held in the widest. Pure.
+Within a source an attribute number identifies a column; between sources it says nothing. So each
+source's versions are followed by number, and columns with the same name in the current versions are one
+column of the table. A column that a source lacks is NULL in its rows. Integers of several widths use
+the widest. Pure.
 
-What cannot be one table is said, and nothing is guessed: other types, other keys, and a column that was
-renamed on some sources only. That may come right again: it is judged by what has landed up to an entry.
+Nothing is guessed: other types, other keys, or a column that was renamed on some sources only, are
+errors. An error may resolve itself later: the check looks at the schemas that have landed up to an
+entry.
 """
 
 import dataclasses
@@ -30,11 +32,11 @@ class DiffersError(Exception):
 
 
 def joined(versions: Mapping[str, TableSchema], before: TableSchema | None = None) -> TableSchema:
-    """Make one schema of what several sources have.
+    """Make one schema from those of several sources.
 
     Args:
-        versions: of each source that has the table, by its name.
-        before: the schema that they had together before; its columns go before new ones.
+        versions: current version of each source that has the table, by source name.
+        before: their previous joint schema; its columns go before new ones.
 
     Raises:
         DiffersError: they cannot be one table.
@@ -63,7 +65,7 @@ def joined(versions: Mapping[str, TableSchema], before: TableSchema | None = Non
 
 
 def record_of(schema: TableSchema) -> dict[str, Any]:  # Any: JSON
-    """What a target keeps of a schema over several sources, beside its parts."""
+    """The record that a target keeps of a joint schema, beside its parts."""
     namespace, name = split_title(schema.title)
     true_names = {column.name: column.true_name for column in schema.columns}
     return {
@@ -130,7 +132,7 @@ def _spelled(key: Sequence[str]) -> str:
 
 
 def _called_now(versions: Mapping[str, TableSchema], before: TableSchema | None) -> list[Names]:
-    """What each column of before is called now, by each source that has it still; true names."""
+    """Current names of each previous column, by each source that still has it; true names."""
     if before is None:
         return []
     now = {str(part.source): _names_now(part, versions) for part in before.parts}
@@ -152,7 +154,7 @@ def _called_now(versions: Mapping[str, TableSchema], before: TableSchema | None)
 
 
 def _names_now(part: TableSchema, versions: Mapping[str, TableSchema]) -> Names:
-    """True names that columns of a version have in the newer one of its source, by those they had."""
+    """True names of a version's columns in the newer version of its source, by their old names."""
     version = versions[str(part.source)]
     if why_unknown(part, version) is not None:  # nothing is left of the rows before
         return {}

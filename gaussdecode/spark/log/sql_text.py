@@ -1,4 +1,4 @@
-"""Names and texts as Spark's SQL takes them."""
+"""Quote names and texts for Spark's SQL."""
 
 import re
 from collections.abc import Sequence
@@ -8,16 +8,16 @@ _PLAIN: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
 def quoted(name: str) -> str:
-    """A name of one part, as Spark's SQL and expressions take it."""
+    """Quote a name of one part, for Spark's SQL and expressions."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def literal(text: str) -> str:
-    """A text, of which Spark puts nothing of its settings or environment in place of ``${name}``."""
+    """Write a text as a literal; Spark does not substitute ``${name}`` in it."""
     text = text.replace("\\", "\\\\").replace("'", "\\'")
     return "'" + text.replace("${", "\\u0024{") + "'"
 
 
 def dotted(name: Sequence[str]) -> str:
-    """A name of parts, with quotes only where a part needs them."""
+    """Join the parts of a name with dots, with quotes only around parts that need them."""
     return ".".join(part if _PLAIN.fullmatch(part) else quoted(part) for part in name)

@@ -1,6 +1,6 @@
-"""Values and the texts that the server prints for them, of the Arrow types that land.
+"""Convert between values of landed Arrow types and the texts that the server prints for them.
 
-Few values come this way: constants of added columns, and old values of a column whose type was changed.
+Few values need it: constants of added columns, and old values of a column whose type changed.
 """
 
 import datetime as dt
@@ -20,11 +20,11 @@ _SECOND: Final = 1_000_000
 
 
 def value_of(text: str, of: pa.DataType) -> Any:  # Any: whatever pyarrow takes
-    """Read what the server prints; None where a column of this type cannot hold it.
+    """Parse the server's text of a value; None if a column of this type cannot hold it.
 
     Args:
-        text: not NULL.
-        of: a type that lands.
+        text: the server's text, not NULL.
+        of: an Arrow type that lands.
     """
     try:
         return pa.scalar(_read(text, of), of).as_py()
@@ -44,7 +44,7 @@ def _read(text: str, of: pa.DataType) -> Any:  # Any: as above
 
 
 def _elements(text: str) -> list[str | None]:
-    """Elements of an array of one dimension."""
+    """Split the text of a one-dimensional array into elements."""
     found: list[str | None] = []
     for match in _ELEMENT.finditer(text[1:-1]):
         quoted, plain = match.groups()
@@ -92,7 +92,7 @@ _READERS: Final[tuple[tuple[Callable[[pa.DataType], bool], Callable[[str], Any]]
 
 
 def text_of(value: Any, of: pa.DataType) -> str:  # Any: whatever pyarrow gives, not None
-    """Spell a value as the server prints it."""
+    """Format a value as the server prints it."""
     if pa.types.is_list(of):
         return "{" + ",".join(_element(item, of.value_type) for item in value) + "}"
     if pa.types.is_struct(of):
@@ -130,7 +130,7 @@ def _spelled_float(value: float, of: pa.DataType) -> str:
 
 
 def _spelled_interval(value: dict[str, int]) -> str:
-    """As with ``IntervalStyle = postgres``."""
+    """Format an interval as with ``IntervalStyle = postgres``."""
     years, months = divmod(abs(value["months"]), 12)
     sign = -1 if value["months"] < 0 else 1
     parts = [(years * sign, "year"), (months * sign, "mon"), (value["days"], "day")]

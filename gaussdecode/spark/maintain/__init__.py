@@ -1,1 +1,1 @@
-"""What keeps a target small, and compares it with its source."""
+"""Maintain a target: compact and vacuum it, set comments, compare it with its source."""

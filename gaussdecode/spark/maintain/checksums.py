@@ -1,11 +1,16 @@
-"""The lake's side of a comparison with the source: checksums of rows, as the server makes them.
+"""Compute checksums of a target's rows, to compare them with the source.
 
-A value has one canonical text on both sides (`canonical` here, SQL in `operations.compare.source_sums`): what
-the server prints, but floats and bytes as hexadecimal digits, intervals as their three numbers, and
-lists element by element. A row's checksum is 60 bits of the MD5 of its texts, each with its length
-before it; its range is how the MD5 of its key begins. Both are sums that any order gives.
-Given one version of a target and a position; promises the sums of the table at exactly that
-position: changes that landed since and up to it are laid over the rows (`Overlay`).
+A value has one canonical text on both sides (`canonical` here, SQL in
+`operations.compare.source_sums`). It is the server's text, except that floats and bytes are hexadecimal
+digits, intervals are their three numbers, and lists go element by element. A row's checksum is 60 bits
+of the MD5 of its texts, each with its length before it. Its range is the first digits of the MD5 of its
+key. Both are sums, so order does not matter.
+
+Given one version of a target and a position; promises the sums of the table at exactly that position:
+changes that landed after the version and up to the position are laid over the rows (`Overlay`).
+
+Ranges are of hashed keys. Ranges of the keys would depend on types and collations, and skewed keys
+would make uneven ranges.
 """
 
 import dataclasses
@@ -38,7 +43,7 @@ _HASH_DIGITS: Final = 15
 Text = str | None
 Row = dict[str, Text]
 Sums = dict[str, tuple[int, int]]
-"""By range: rows, and the sum of their checksums."""
+"""Row count and sum of checksums, by range."""
 
 
 class MovingError(LandingError):
@@ -47,11 +52,11 @@ class MovingError(LandingError):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Shape:
-    """What is compared of a table.
+    """The columns that are compared.
 
     Attributes:
         columns: names in the target's files.
-        key: those that identify a row; empty for a multiset, whose rows are their own keys.
+        key: columns that identify a row; empty for a multiset, whose rows are their own keys.
     """
 
     columns: tuple[str, ...]
@@ -113,17 +118,17 @@ def _list_texts(values: pa.Array) -> list[Text]:
 
 
 def joined_one(text: Text) -> str:
-    """A text with its length before it; a dash for NULL."""
+    """Prefix a text with its length; a dash for NULL."""
     return "-" if text is None else f"{len(text)}:{text}"
 
 
 def joined(row: Mapping[str, Text], names: Collection[str]) -> str:
-    """Texts of a row, one after the other."""
+    """Join the texts of a row, one after the other."""
     return "".join(joined_one(row[name]) for name in names)
 
 
 def sums_of(row: Mapping[str, Text], shape: Shape) -> tuple[str, int]:
-    """MD5 of a row's key, and its checksum."""
+    """Compute the MD5 of a row's key, and its checksum."""
     whole = hashlib.md5(joined(row, shape.columns).encode(), usedforsecurity=False).hexdigest()
     if not shape.key:
         return whole, int(whole[:_HASH_DIGITS], 16)
@@ -132,7 +137,7 @@ def sums_of(row: Mapping[str, Text], shape: Shape) -> tuple[str, int]:
 
 
 def texts_of(rows: pa.Table, names: Sequence[str]) -> list[Row]:
-    """Canonical texts of rows; those of ``gd_raw`` where a value does not fit its column."""
+    """Canonical texts of rows; the text in ``gd_raw`` if a value does not fit its column."""
     if not names:  # a table may have no columns
         return [{} for _ in range(rows.num_rows)]
     columns = {name: canonical(rows.column(name).combine_chunks()) for name in names}
@@ -151,12 +156,13 @@ def texts_of(rows: pa.Table, names: Sequence[str]) -> list[Row]:
 
 @dataclasses.dataclass(slots=True)
 class Overlay:
-    """What changed between the target's version and a position.
+    """Changes between the target's version and a position.
 
     Attributes:
-        rows: by MD5 of the key; None for one that is gone. Of a keyed table.
-        unsent: by the same, columns to take from the target's row of that other MD5.
-        added: checksums of rows by MD5; below 0 for rows that are gone. Of a multiset.
+        rows: keyed tables: rows by MD5 of the key; None for a removed row.
+        unsent: keyed tables: columns to take from the target's row with that other MD5, by MD5 of
+            the key.
+        added: multisets: checksums of rows by MD5; counts below 0 for removed rows.
     """
 
     rows: dict[str, Row | None] = dataclasses.field(default_factory=dict)
@@ -165,11 +171,11 @@ class Overlay:
 
     @property
     def needed(self) -> set[str]:
-        """Rows of the target that are looked into."""
+        """MD5 of the target's rows that have to be read."""
         return {origin for origin, _ in self.unsent.values()}
 
     def fill(self, base: Mapping[str, Row]) -> None:
-        """Take what was not sent from the target's rows."""
+        """Take values that were not sent from the target's rows."""
         for key, (origin, names) in self.unsent.items():
             row = self.rows.get(key)
             if row is not None:
@@ -185,19 +191,19 @@ def overlay(
     shape: Shape,
     until: tuple[int, int],
 ) -> Overlay:
-    """Read what landed of a table up to a position.
+    """Read the changes of a table that landed up to a position.
 
     Args:
-        landing: where.
-        entries: all after the target's version, in order.
-        table: directory.
-        schema: of its rows in the target.
-        shape: what is compared.
+        landing: the landing.
+        entries: all entries after the target's version, in order.
+        table: directory of the table.
+        schema: schema of its rows in the target.
+        shape: columns to compare.
         until: epoch and LSN.
 
     Raises:
-        MovingError: it is more than rows that came, changed and went.
-        LandingError: too much landed since the target's last apply.
+        MovingError: the table was emptied, altered or read anew meanwhile.
+        LandingError: too many changes landed since the target's last apply.
     """
     landing.refuse_several("what a database has")
     found = Overlay()
@@ -301,13 +307,13 @@ def _old_texts(rows: pa.Table, shape: Shape) -> list[Row | None]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Asked:
-    """What is asked of rows.
+    """A question about rows of a table.
 
     Attributes:
-        shape: of the table.
-        changed: MD5 of keys whose rows the overlay has.
-        digits: length of a range.
-        ranges: ranges whose rows are wanted; none where sums are.
+        shape: columns to compare.
+        changed: MD5 of keys whose rows are in the overlay.
+        digits: number of hexadecimal digits of a range.
+        ranges: ranges whose rows are wanted; none if sums are wanted.
         keys: MD5 of keys whose rows are wanted, with their texts.
     """
 
@@ -319,7 +325,7 @@ class Asked:
 
 
 def answer(table: pa.Table, asked: Asked) -> Iterator[str]:
-    """What some rows of a table say, as JSON that answers of others are put together with."""
+    """Answer for some rows, as JSON; answers for several files are added up."""
     sums: Sums = {}
     for row in texts_of(table, asked.shape.columns):
         key, checksum = sums_of(row, asked.shape)
@@ -341,15 +347,15 @@ class Stored(Protocol):
     """The rows of one version of a table."""
 
     def count(self) -> int:
-        """How many there are, about."""
+        """Approximate number of rows."""
 
     def ask(self, asked: Asked) -> list[str]:
-        """Give what `answer` says of all of them."""
+        """Run `answer` on all of them."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Task:
-    """A file of the current state, and what is asked."""
+    """A file of the current state, and the question."""
 
     job: Job
     file: StateFile
@@ -365,9 +371,9 @@ class StoredFiles:
 
     Args:
         engine: runs the tasks.
-        target: where.
-        table: directory.
-        version: of it.
+        target: the target.
+        table: directory of the table.
+        version: version of the table.
     """
 
     def __init__(self, engine: Engine, target: Target, table: str, version: TableVersion) -> None:
@@ -390,12 +396,12 @@ class StoredFiles:
 
 
 class LakeTable:
-    """A table of a version of a target, at a position.
+    """A table of one version of a target, at a position.
 
     Args:
-        stored: its rows.
-        shape: what is compared.
-        laid: what changed since.
+        stored: its stored rows.
+        shape: columns to compare.
+        laid: changes since that version.
     """
 
     def __init__(self, stored: Stored, shape: Shape, laid: Overlay) -> None:
@@ -409,7 +415,7 @@ class LakeTable:
         return self._stored.ask(Asked(self._shape, frozenset(self._laid.rows), **wanted))
 
     def sums(self, digits: int) -> Sums:
-        """Rows and checksums of each range."""
+        """Row count and checksum of each range."""
         found: dict[str, list[int]] = {}
 
         def add(part: str, count: int, checksum: int) -> None:
@@ -452,11 +458,11 @@ class LakeTable:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Difference:
-    """A row that is not the same in both.
+    """A row that differs between source and target.
 
     Attributes:
-        kind: ``missing`` in the target, ``surplus`` in it, or ``different``.
-        key: JSON of the key's texts; of a multiset the MD5 of the row.
+        kind: ``missing`` from the target, ``surplus`` in it, or ``different``.
+        key: the key's texts as JSON; for a multiset the MD5 of the row.
     """
 
     kind: str
@@ -471,7 +477,7 @@ def different_ranges(source: Sums, target: Sums) -> list[str]:
 def differences(
     source: Counter[tuple[str, int, str]], target: Counter[tuple[str, int, str]]
 ) -> list[Difference]:
-    """Rows that are not the same in both, by key."""
+    """Rows that differ between source and target, by key."""
     only_source, only_target = source - target, target - source
     left = {key for key, _, _ in only_source}
     right = {key for key, _, _ in only_target}

@@ -1,9 +1,9 @@
-"""What an apply that follows does beside applying: few files, and no versions nobody reads.
+"""Maintain a target while `apply --follow` runs: merge small files, remove old versions.
 
-After a number of applies that committed something, small files of closed intervals and changelogs are
-merged, sixteen of about one size to one, so that each row is written a few times however long it
-goes on. Now and then versions beyond an age are removed, with the files that only they name. The
-current state needs neither: an apply keeps its files few by itself.
+After a number of applies that committed changes, small files of closed intervals and changelogs are
+merged, sixteen of about one size into one. So each row is written only a few times, however long the
+apply runs. Now and then versions older than an age are removed, with the files that only they name.
+The current state needs neither: apply itself keeps its files few.
 """
 
 import time
@@ -17,21 +17,21 @@ from gaussdecode.spark.maintain.upkeep import compact_with, vacuum
 from gaussdecode.spark.merge.engine import Engine
 
 APPLIES: Final = 16
-"""Applies between two looks for small files; as many of these make a larger one."""
+"""Applies between two merges of small files, and number of small files that become one."""
 
 VACUUM_SECONDS: Final = 3600.0
-"""Between two removals of old versions; arbitrary."""
+"""Time between two removals of old versions; arbitrary."""
 
 
 class Maintenance:
-    """Keeps a target while it is followed.
+    """Maintains a target between applies.
 
     Args:
-        engine: that applies.
+        engine: engine that runs the applies.
         target: directory or URL.
         keep_seconds: versions younger than this stay.
-        say: told in sentences what is done.
-        clock: rising seconds.
+        say: called with a sentence for each thing done.
+        clock: monotonic seconds.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Maintenance:
         self._vacuum_at = clock() + VACUUM_SECONDS
 
     def keep(self, *, is_changed: bool) -> None:
-        """Do what is due after an apply; what another writer prevents is done another time."""
+        """Do the maintenance that is due after an apply; retry later if another writer prevents it."""
         self._applies += is_changed
         try:
             if self._applies >= APPLIES:

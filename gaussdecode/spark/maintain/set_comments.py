@@ -1,7 +1,7 @@
-"""Set the comments of a target's tables to those of the source's.
+"""Set the comments of a target's tables and columns to those of the source.
 
-The stream carries no comments, so whoever calls has asked the database. Rows and positions stay what they are, and a
-table that says what it should gets no commit.
+The stream carries no comments, so the caller has asked the database. Rows and positions do not change.
+A table whose comments are already right gets no commit.
 """
 
 import contextlib
@@ -32,17 +32,17 @@ _PAUSE_SECONDS: Final = 0.1
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of one table.
+    """The result for one table.
 
     Attributes:
         table: ``schema.name``.
         of: ``current``, ``history`` or ``changelog``.
-        name: in SQL, or its place.
-        is_table_changed: the table's own comment is another one now.
-        columns: whose comment is another one now, in order.
-        removed: of them, those that have none any more.
-        left: why its comments were left as they are; None where they were compared.
-        is_failed: that was a mistake, not the way things are.
+        name: name in SQL, or its place.
+        is_table_changed: whether the table's own comment changed.
+        columns: columns whose comment changed, in order.
+        removed: those of `columns` that have no comment any more.
+        left: why the comments were left as they are; None if they were compared.
+        is_failed: whether `left` is an error, and not a normal reason.
     """
 
     table: str
@@ -56,7 +56,7 @@ class Outcome:
 
     @property
     def is_changed(self) -> bool:
-        """Anything is another one now."""
+        """Whether a comment changed."""
         return self.is_table_changed or bool(self.columns)
 
 
@@ -65,10 +65,10 @@ class CommentRun:
     """One run over the tables of a target.
 
     Attributes:
-        landing: it is made from.
+        landing: landing that the target is made from.
         store: the target.
-        wait: seconds, at most, for another writer to end.
-        is_dry: nothing is changed, only said.
+        wait: longest wait for another writer to end, in seconds.
+        is_dry: change nothing, only report.
     """
 
     landing: Landing
@@ -77,11 +77,11 @@ class CommentRun:
     is_dry: bool = False
 
     def run(self, tables: Mapping[str, str], described: Mapping[str, Described]) -> list[Outcome]:
-        """Set what differs.
+        """Set the comments that differ.
 
         Args:
-            tables: titles, by directory.
-            described: what the database says, by title.
+            tables: table titles, by directory.
+            described: comments in the database, by title.
 
         Raises:
             TargetBusyError: another writer does not end.
@@ -134,7 +134,7 @@ class DeltaComments:
 
     Attributes:
         store: the target.
-        directory: of the table.
+        directory: directory of the table.
         of: ``current``, ``history`` or ``changelog``.
     """
 
@@ -148,10 +148,10 @@ class DeltaComments:
         return str(self.store.table_root(self.directory) / self.of)
 
     def schema(self) -> TableSchema:
-        """Of its rows.
+        """Schema of its rows.
 
         Raises:
-            LandingError: it is gone.
+            LandingError: the table is gone.
         """
         version = self.store.newest(self.directory)
         if version is None:
@@ -159,24 +159,24 @@ class DeltaComments:
         return self.store.schema(self.directory, version.schema_id)
 
     def comments(self) -> Comments:
-        """Those it has."""
+        """Its current comments."""
         return self.store.log(self.directory).comments(self.of)
 
     def set_comments(self, changed: Changed) -> None:
-        """Change some.
+        """Change some comments.
 
         Raises:
-            LandingError: another writer was quicker.
+            LandingError: another writer committed first.
         """
         self.store.log(self.directory).set_comments(self.of, changed)
 
 
 @contextlib.contextmanager
 def _alone(store: Target, seconds: float) -> Iterator[None]:
-    """Keep other writers out, once the one that is at work has ended.
+    """Wait for a running writer to end, then keep other writers out.
 
     Raises:
-        TargetBusyError: it did not within so many seconds.
+        TargetBusyError: it did not end in time.
     """
     deadline = time.monotonic() + seconds
     with contextlib.ExitStack() as held:

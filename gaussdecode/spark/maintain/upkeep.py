@@ -1,8 +1,8 @@
-"""Keeping a target small: merging small files, removing old versions, saying how far it is.
+"""Maintain a target: merge small files, remove old versions, report how far it is applied.
 
-`compact` commits versions with the same rows at the same entry in fewer files. `vacuum`
-removes versions beyond an age, and files that no version names any more; it never removes
-closed intervals, which are the history.
+`compact` commits versions with the same rows at the same entry in fewer files. `vacuum` removes
+versions older than an age, and files that no version names any more. It never removes closed intervals,
+which are the history.
 """
 
 import collections
@@ -58,14 +58,14 @@ _SHARED_SECONDS: Final = 3600.0  # longer than any apply; arbitrary
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MergeTask:
-    """Files of one kind that become one.
+    """Files of one kind to merge into one.
 
     Attributes:
-        table: directory name.
-        table_root: directory.
+        table: directory name of the table.
+        table_root: directory of the table.
         kind: ``closed`` or ``changelog``.
-        name: of the new file, without its end.
-        files: of one schema version and one partition.
+        name: name of the new file, without its extension.
+        files: files of one schema version and one partition.
     """
 
     table: str
@@ -77,7 +77,7 @@ class MergeTask:
 
 @dataclasses.dataclass(slots=True)
 class Compacted:
-    """What a compaction did: tables with new versions, files before and after."""
+    """Result of a compaction: tables with new versions, files before and after."""
 
     tables: int = 0
     files_before: int = 0
@@ -86,7 +86,7 @@ class Compacted:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Vacuumed:
-    """What a vacuum removed."""
+    """Result of a vacuum."""
 
     versions: int
     files: int
@@ -95,16 +95,16 @@ class Vacuumed:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Status:
-    """How far a target is.
+    """How far a target is applied.
 
     Attributes:
-        n: entry all its tables are complete up to; -1 before the first.
+        n: entry up to which all its tables are complete; -1 before the first.
         last_n: newest entry of the landing.
-        lag_seconds: age of the oldest entry that is not applied; 0 when all are.
-        stopped: tables that stand still; see `store.DatabaseVersion`.
-        unmatched: changes that do not fit what it had, since the table was begun, by table; of tables
-            of Delta Lake.
-        gone: the same, of those that stay where they are because the source has them no more.
+        lag_seconds: age of the oldest entry that is not applied; 0 if all are.
+        stopped: tables that are stopped; see `store.DatabaseVersion`.
+        unmatched: changes that did not match the table's rows, by table, since the table was begun;
+            Delta Lake tables only.
+        gone: stopped tables that the source does not have any more.
     """
 
     n: int
@@ -116,7 +116,7 @@ class Status:
 
     @property
     def lag_entries(self) -> int:
-        """Entries that are not applied."""
+        """Number of entries that are not applied."""
         return self.last_n - self.n
 
 
@@ -131,11 +131,11 @@ def compact(
     """Merge the small files of a target, with Spark.
 
     Args:
-        spark: running.
+        spark: a running session.
         target: directory.
-        tables: names; None for all.
-        target_bytes: merged files become about this big.
-        buckets: spread current rows over so many; None to leave them.
+        tables: table names; None for all.
+        target_bytes: approximate size of merged files.
+        buckets: spread current rows over this number of buckets; None to leave them.
     """
     return compact_with(
         SparkEngine(spark), target, tables=tables, target_bytes=target_bytes, buckets=buckets
@@ -152,20 +152,21 @@ def compact_with(
     fewest: int = 2,
     is_settling: bool = True,
 ) -> Compacted:
-    """Do the same with another engine; see `compact`.
+    """Merge the small files of a target with another engine; see `compact`.
 
     Args:
         engine: runs the tasks.
-        target: see `compact`, as for what follows.
+        target: see `compact`, as for the next arguments.
         tables: see there.
         target_bytes: see there.
         buckets: see there.
-        fewest: merge files of one size, within a factor of 16, if there are so many; 2: of any size.
-        is_settling: write changes that stand beside their buckets into them.
+        fewest: merge files of one size, within a factor of 16, if there are at least so many; 2:
+            files of any size.
+        is_settling: write changes that are in added files into the files of their buckets.
 
     Raises:
-        ConfigError: a table is not known, or the number of buckets is out of range.
-        LandingError: another writer is at work.
+        ConfigError: a table does not exist, or the number of buckets is out of range.
+        LandingError: another writer is running.
     """
     if buckets is not None and not 1 <= buckets <= MAX_BUCKETS:
         raise ConfigError(f"buckets must be 1 to {MAX_BUCKETS}, got {buckets}")
@@ -181,7 +182,7 @@ def compact_with(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Wanted:
-    """See `compact_with`."""
+    """Arguments of `compact_with`."""
 
     target_bytes: int
     buckets: int | None
@@ -245,7 +246,7 @@ def _merge_small(
 def _groups(
     files: Sequence[StateFile], target_bytes: int, fewest: int
 ) -> Iterator[tuple[StateFile, ...]]:
-    """Choose what is merged: small files of one version and partition, in order."""
+    """Choose the files to merge: small files of one version and partition, in order."""
     by_kind: dict[tuple[str, str, int], list[StateFile]] = {}
     for file in files:
         if file.bytes < target_bytes // 2:
@@ -288,7 +289,7 @@ def _settled(
     wanted: _Wanted,
     token: str,
 ) -> TableVersion:
-    """A version with the rows of a source, or of the only one, in buckets."""
+    """A version with the rows of one source (or the only one) in bucket files."""
     by_source = store.by_source(table, version.current) if version.parts else {}
     held = by_source.get(source, []) if version.parts else list(version.current)
     before = version.buckets_of(source)
@@ -322,7 +323,7 @@ def _spread(
     layout: tuple[tuple[str, ...], tuple[str, ...]],
     token: str,
 ) -> list[StateFile]:
-    """Write buckets whole: those that are named, or all of them as their number is another."""
+    """Write buckets whole: the named ones, or all if their number changes."""
     schemas = {i: store.schema(table, i) for i in {f.schema_id for f in files}}
     schemas[schema.schema_id] = schema
     job = Job(
@@ -358,7 +359,7 @@ def _spread(
 
 
 def _unsettled(files: Sequence[StateFile], buckets: int) -> tuple[int, ...]:
-    """Buckets with rows that are no longer current, or in added files."""
+    """Buckets with rows that are no longer current, or with rows in added files."""
     if any(file.bucket < 0 for file in files):
         return tuple(range(buckets))
     held = collections.Counter((file.bucket, file.partition) for file in files)
@@ -369,18 +370,18 @@ def vacuum(target: Given, *, older_than_seconds: float = 7 * DAY) -> Vacuumed:
     """Remove old versions, and files that no version names.
 
     Args:
-        target: directory.
-        older_than_seconds: versions and files younger than this stay, and the newest version
-            always does. Give readers the time to finish, and writers on other machines.
+        target: directory or URL.
+        older_than_seconds: versions and files younger than this stay, and so does the newest
+            version. Leave readers, and writers on other machines, time to finish.
 
     Raises:
-        ConfigError: on a store, files of a writer that is at work might go.
-        LandingError: a writer is at work.
+        ConfigError: on an object store, files of a running writer might be removed.
+        LandingError: a writer is running.
     """
     store = Target(target)
     if store.is_shared and older_than_seconds < _SHARED_SECONDS:
         raise ConfigError(
-            f"{store.root}: on a store nobody knows who is at work, so what is younger than an hour stays; "
+            f"{store.root}: on an object store a running writer cannot be detected, so files younger than an hour stay;  "
             f"give at least {_SHARED_SECONDS / DAY:.3f} days"
         )
     with contextlib.ExitStack() as held:
@@ -406,7 +407,7 @@ def vacuum(target: Given, *, older_than_seconds: float = 7 * DAY) -> Vacuumed:
 
 
 def _remove_unfinished(store: Target, cut: float) -> int:
-    """Remove files that a killed writer did not get to commit."""
+    """Remove files that a killed writer did not commit."""
     tables = [
         store.table_root(table) / folder / LOG for table in store.tables() for folder in FOLDERS
     ]
@@ -422,7 +423,7 @@ def _remove_unfinished(store: Target, cut: float) -> int:
 
 
 def _forget_database(store: Target, cut: float) -> tuple[int, dict[str, set[int]]]:
-    """Remove the database's old versions; give how many, and what those left name, by table."""
+    """Remove old database versions; return how many, and the table versions that others name."""
     removed = 0
     kept: dict[str, set[int]] = {}
     versions = store.database_versions()
@@ -438,7 +439,7 @@ def _forget_database(store: Target, cut: float) -> tuple[int, dict[str, set[int]
 
 
 def _alive(store: Target, table: str, kept: Collection[int], cut: float) -> set[int]:
-    """Versions of a table that may be read."""
+    """Versions of a table that readers may use."""
     log = store.log(table)
     versions = log.versions()
     ages = {v: _age(log.created(v)) for v in versions}
@@ -450,11 +451,11 @@ def _age(created: str) -> float:
 
 
 def status(root: Given, target: Given) -> Status:
-    """Say how far a target is behind its landing.
+    """Report how far a target is behind its landing.
 
     Raises:
-        ConfigError: it is made from another one.
-        LandingError: it is made from other entries.
+        ConfigError: the target is made from another landing.
+        LandingError: the target is made from other entries.
     """
     landing, found = Landing(root), None
     if (place_of(target) / "target.json").exists():
@@ -474,18 +475,18 @@ def status(root: Given, target: Given) -> Status:
 
 
 def _unmatched(store: Target, found: DatabaseVersion) -> dict[str, int]:
-    """See `Status`."""
+    """`Status.unmatched` of a version."""
     versions = {table: store.version(table, v) for table, v in found.tables.items()}
     return {table: version.unmatched for table, version in versions.items() if version.unmatched}
 
 
 def metrics_text(root: Given, target: Given, tests: Iterable[Failed] = ()) -> str:
-    """The same in the text format of Prometheus, for node_exporter's textfile collector.
+    """Write the status in Prometheus' text format, for node_exporter's textfile collector.
 
     Args:
-        root: of the landing.
+        root: root of the landing.
         target: directory or URL.
-        tests: what each test found when it was asked last.
+        tests: results of the last run of each test.
     """
     now = status(root, target)
     values = {

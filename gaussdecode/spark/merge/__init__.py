@@ -1,1 +1,1 @@
-"""From changes to a new version: plan, tasks, the merge of a bucket, commit."""
+"""Turn changes into a new version of a table: plan, tasks, merge of a bucket, commit."""

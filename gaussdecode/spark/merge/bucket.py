@@ -1,9 +1,9 @@
-"""One bucket of a table: written whole, or only what changed in it; and few files from many.
+"""Write the result of one bucket's merge: the whole bucket, or only its changes.
 
-A bucket whose changes are a small share of it stays as it is: the keys of its files are read, rows
-that the changes name get a place in deletion vectors, and what is new is handed on. A second step
-gathers that of all buckets of a table into one file of added rows, one of deletion vectors and one of
-closed intervals. So files and bytes grow with what changed, and not with the table.
+If the changes are a small share of a bucket, its files stay: their keys are read, rows that the changes
+name are listed in deletion vectors, and new rows are handed on. A second step gathers these, for all
+buckets of a table, into one file of added rows, one of deletion vectors and one of closed intervals. So
+files and bytes grow with the changes, and not with the table.
 """
 
 import dataclasses
@@ -44,7 +44,7 @@ _MASK: Final = (1 << GROUP_BITS) - 1
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Part:
-    """Rows of a bucket in one file: all of them, or a span of an added one."""
+    """Rows of a bucket in one file: the whole file, or a span of an added file."""
 
     file: StateFile
     span: Span
@@ -52,17 +52,17 @@ class Part:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Piece:
-    """What became of one bucket, on its way to `gather`.
+    """The result of one bucket, on its way to `gather`.
 
     Attributes:
-        bucket: number.
-        whole: its new file, empty where it has no rows; None if it was not written whole.
-        files: others that it has written itself, by kind, as they are large.
+        bucket: number of the bucket.
+        whole: its new file, empty if it has no rows; None if it was not written whole.
+        files: other files that it wrote itself because they are large, by kind.
         added: rows to be written with those of other buckets, as an Arrow stream, or None.
-        closed: the same, of closed intervals.
-        ended: positions of rows that are no longer current, by path of the file.
+        closed: closed intervals, likewise.
+        ended: positions of rows that are no longer current, by file path.
         unmatched: see `merge.Merged`.
-        read: bytes of files that were read.
+        read: bytes that were read.
     """
 
     bucket: int
@@ -78,7 +78,7 @@ class Piece:
 def merge_bucket(
     group: int, payloads: Sequence[bytes], jobs: Sequence[Job]
 ) -> Iterator[tuple[int, bytes]]:
-    """Merge the changes of one bucket; give its `Piece` under the number of the table."""
+    """Merge the changes of one bucket; give its `Piece` with the table's number."""
     job, bucket = jobs[group >> GROUP_BITS], group & _MASK
     events = from_bytes(payloads)
     parts = [] if job.is_rebuilt else list(parts_of(job, bucket))
@@ -87,7 +87,7 @@ def merge_bucket(
 
 
 def parts_of(job: Job, bucket: int) -> Iterator[Part]:
-    """Where the rows of a bucket are."""
+    """Find the rows of a bucket."""
     for file in job.base:
         if file.bucket == bucket:
             yield Part(file, (0, file.rows))
@@ -98,7 +98,7 @@ def parts_of(job: Job, bucket: int) -> Iterator[Part]:
 
 
 def _is_small(job: Job, parts: Sequence[Part], events: int) -> bool:
-    """Whether the changes of a bucket, those before included, are a small share of it."""
+    """Whether the changes of a bucket, earlier ones included, are a small share of it."""
     own = [part.file for part in parts if part.file.bucket >= 0]
     if (
         not job.with_vectors
@@ -153,7 +153,7 @@ def _piece(
     job: Job, bucket: int, parts: Sequence[Part], whole: tuple[StateFile, ...] | None,
     added: pa.Table | None, closed: pa.Table, ended: Mapping[str, Ints], unmatched: int,
 ) -> Piece:  # fmt: skip
-    """Describe a bucket; what is large is written here, so that gathering stays within its memory."""
+    """Describe a bucket's result; large parts are written here, so that `gather` stays within its memory."""
     files, handed = [], {}
     for kind, rows in (("added", added), ("closed", closed if job.with_history else None)):
         if rows is None or not rows.num_rows:
@@ -184,9 +184,10 @@ def _piece(
 
 
 def _laid_out(job: Job, rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
-    """Rows by partition, in the order that they are kept in.
+    """Split rows by partition, in the table's row order.
 
-    Values are in the log alone: not every reader finds the deletion vector of a file whose path they are in.
+    Partition values are in the log only: some readers do not find the deletion vector of a file with
+    them in its path.
     """
     if job.cluster:
         rows = rows.take(pc.sort_indices(rows, [(name, "ascending") for name in job.cluster]))
@@ -209,7 +210,7 @@ def _laid_out(job: Job, rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
 
 
 def _part_rows(job: Job, part: Part) -> tuple[pa.Table, Ints]:
-    """Current rows of a part, as the job has them, and where they are in the file."""
+    """Current rows of a part, in the job's schema, and their positions in the file."""
     if part.file.bucket >= 0:
         rows = read_state(job, part.file)
         return rows, np.empty(0, dtype=np.int64)
@@ -225,7 +226,7 @@ def _part_rows(job: Job, part: Part) -> tuple[pa.Table, Ints]:
 def _touched(
     job: Job, parts: Sequence[Part], events: pa.Table
 ) -> tuple[pa.Table, tuple[Ints, Ints]]:
-    """Current rows whose keys events name; per row the number of its part and its position."""
+    """Current rows whose keys have events; per row the number of its part and its position."""
     keys = pc.unique(events.column(KEY).combine_chunks())
     wanted = _columns(job, events)
     target = state_schema(job.schema)
@@ -241,7 +242,7 @@ def _touched(
 
 
 def _columns(job: Job, events: pa.Table) -> list[str] | None:
-    """Columns of held rows that are needed; None for all."""
+    """Columns of stored rows that are needed; None for all."""
     if job.with_history or not job.schema.key:
         return None
     unsent = pc.unique(pc.list_flatten(events.column(UNCHANGED).combine_chunks())).to_pylist()
@@ -251,13 +252,13 @@ def _columns(job: Job, events: pa.Table) -> list[str] | None:
 def _row_groups(
     job: Job, part: Part, columns: Sequence[str] | None = None, keys: pa.Array | None = None
 ) -> Iterator[tuple[pa.Table, Ints]]:
-    """Current rows of a part, and where they are in the file, row group by row group.
+    """Current rows of a part, and their positions in the file, row group by row group.
 
     Args:
-        job: the table's.
-        part: to read.
-        columns: names; None for all.
-        keys: of the rows wanted; None for all. What has none of them is not read but for keys.
+        job: job of the table.
+        part: part to read.
+        columns: column names; None for all.
+        keys: keys of the rows wanted; None for all. In row groups without them only keys are read.
     """
     path = job.table_root / part.file.path
     ended = ended_rows(job.table_root, part.file)
@@ -297,7 +298,7 @@ def _held(columns: Iterable[str], names: Sequence[str]) -> list[str]:
 
 
 def _complete(job: Job, rows: pa.Table) -> pa.Table:
-    """Add the key columns that a file is too old to have."""
+    """Add key columns that an old file lacks."""
     for field in job.schema.arrow():
         if (
             field.name in (job.schema.key or job.schema.names)
@@ -308,7 +309,7 @@ def _complete(job: Job, rows: pa.Table) -> pa.Table:
 
 
 def _padded(rows: pa.Table, target: pa.Schema) -> pa.Table:
-    """Rows in the schema of the state, NULL where a column was not read."""
+    """Rows in the schema of the state, NULL in columns that were not read."""
     there = set(rows.column_names)
     arrays = [
         rows.column(field.name).cast(field.type) if field.name in there
@@ -322,7 +323,7 @@ def _padded(rows: pa.Table, target: pa.Schema) -> pa.Table:
 
 
 def gather(index: int, payloads: Sequence[bytes], jobs: Sequence[Job]) -> list[str]:
-    """Write what all buckets of a table handed on into few files.
+    """Write the pieces of all buckets of a table into few files.
 
     Returns:
         One JSON text for `replaced`.
@@ -372,7 +373,7 @@ def gather(index: int, payloads: Sequence[bytes], jobs: Sequence[Job]) -> list[s
 
 
 def _vectors(job: Job, pieces: Sequence[Piece]) -> dict[str, Ints]:
-    """Whole vectors, old positions and new ones, of the files that got new ones."""
+    """Complete deletion vectors, old and new positions, of files that got new ones."""
     base = {file.path: file for file in job.base}
     new: dict[str, list[Ints]] = {}
     for piece in pieces:
@@ -384,7 +385,7 @@ def _vectors(job: Job, pieces: Sequence[Piece]) -> dict[str, Ints]:
 
 
 def _chosen(job: Job, ended: Mapping[str, Ints], gone: set[str], size: int) -> list[StateFile]:
-    """Added files to write anew with what is new."""
+    """Added files to rewrite together with the new rows."""
     held = {f.path: f for f in job.base if f.bucket < 0 and f.path not in gone}
     weights = (
         (path, file.bytes * (file.rows - len(ended.get(path, ())) or 1) // file.rows)
@@ -396,7 +397,7 @@ def _chosen(job: Job, ended: Mapping[str, Ints], gone: set[str], size: int) -> l
 def _with_folded(
     job: Job, files: Sequence[StateFile], ended: Mapping[str, Ints], added: Mapping[int, pa.Table]
 ) -> dict[int, pa.Table]:
-    """Rows by bucket: those of older files and new ones."""
+    """Rows by bucket: those of older added files and the new ones."""
     found: dict[int, list[pa.Table]] = {bucket: [rows] for bucket, rows in added.items()}
     root, target = job.table_root, state_schema(job.schema)
     for file in files:
@@ -414,8 +415,8 @@ def replaced(current: Sequence[StateFile], result: Json) -> list[StateFile]:
     """The files of the current state after a pass.
 
     Args:
-        current: before it.
-        result: what `gather` said.
+        current: files before the pass.
+        result: result of `gather`.
     """
     whole = {int(bucket): files for bucket, files in result["whole"].items()}
     gone, deleted = set(result["gone"]), result["deleted"]

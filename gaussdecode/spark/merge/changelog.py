@@ -1,8 +1,7 @@
-"""The changelog: the landed changes in larger files, partitioned by a column.
+"""Write the changelog: copy landed changes into larger files, partitioned by a column.
 
-Rows are as they landed, with the number of their commit entry as ``gd_n``; each file has
-rows of one schema version and one partition. Files of one apply may be small; `compact`
-merges them.
+Rows are as they landed, with the number of their commit entry as ``gd_n``. Each file has rows of one
+schema version and one partition. Files of one apply may be small; `compact` merges them.
 """
 
 import dataclasses
@@ -32,11 +31,11 @@ class ChangelogTask:
 
     Attributes:
         index: number of the table in the run.
-        root: of the landing.
+        root: root of the landing.
         table_root: directory of the table in the target.
-        changes: files.
-        by: column to partition by.
-        token: of the run.
+        changes: files to copy.
+        by: partition column.
+        token: token of the run.
     """
 
     index: int
@@ -75,12 +74,12 @@ def _write(task: ChangelogTask, schema_id: str, value: str, parts: list[pa.Table
 
 
 def split_by(rows: pa.Table, by: str) -> Iterator[tuple[str, pa.Table]]:
-    """Cut rows by the value of a column; give its spelling in a path with each part."""
+    """Split rows by the value of a column; give its path form with each part."""
     yield from split_on(rows, _partition_values(rows, by))
 
 
 def split_on(rows: pa.Table, values: pa.ChunkedArray) -> Iterator[tuple[str, pa.Table]]:
-    """Cut rows by values; give the spelling of the value with each part."""
+    """Split rows by values; give the value's path form with each part."""
     for value in pc.unique(values).to_pylist():
         same = pc.is_null(values) if value is None else pc.equal(values, value)
         yield spelled_value(value), rows.filter(same)

@@ -1,8 +1,8 @@
-"""Saying which columns are which, where nobody can know it; see `plan.Stop`.
+"""Let an operator declare how columns of two schema versions match, if the schemas do not tell; see `decided.Stop`.
 
-Given two versions of a table and, for columns that were not there under their name, what they
-were; gives every column of both a number, which is kept in the target and used from then on.
-Refuses what contradicts a number that is known.
+Given two versions of a table and, for new column names, the earlier names; gives every column of both
+versions a number. The target keeps the numbers and uses them from then on. A declaration that
+contradicts a known number is refused.
 """
 
 import dataclasses
@@ -19,14 +19,14 @@ Numbers = dict[str, int]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Question:
-    """What a table stands still for.
+    """The schema change that a table is stopped at.
 
     Attributes:
-        table: directory.
-        n: number of the entry that it does not get to; 0 where a reader asks, who goes back.
-        old: version of its rows.
-        new: version of the changes after them.
-        why: nobody knows.
+        table: directory of the table.
+        n: entry before which the table is stopped; 0 if a reader of earlier states asks.
+        old: schema version of its rows.
+        new: schema version of the changes after them.
+        why: reason why the columns cannot be matched.
     """
 
     table: str
@@ -39,16 +39,16 @@ class Question:
 def question_of(
     landing: Landing, store: Target, name: str, versions: tuple[str, str] | None = None
 ) -> Question:
-    """Find what there is to say of a table.
+    """Find the schema change of a table that needs a declaration.
 
     Args:
-        landing: that the target is made from.
+        landing: landing that the target is made from.
         store: the target.
         name: ``schema.name`` of the table, or its directory.
-        versions: two schema_ids, where the table does not stand still.
+        versions: two schema_ids, if the table is not stopped.
 
     Raises:
-        ConfigError: there is nothing to say, or the target is made from another landing.
+        ConfigError: no declaration is needed, or the target is made from another landing.
     """
     store.check_landing(landing)
     table = landing.find_table(name)
@@ -57,13 +57,11 @@ def question_of(
     n = 0
     if versions is None:
         if stop is None:
-            raise ConfigError(f"{name} does not stand still in {store.root}: nothing is to be said")
+            raise ConfigError(f"{name} is not stopped in {store.root}: no declaration is needed")
         if not stop["new"] or stop.get("is_suspect"):
             raise ConfigError(f"{name}: {stop['why']}; only a snapshot of it helps")
         if not stop["old"]:
-            raise ConfigError(
-                f"{name}: {stop['why']}; to say which columns are which does not help"
-            )
+            raise ConfigError(f"{name}: {stop['why']}; declaring columns does not help")
         versions, n = (stop["old"], stop["new"]), int(stop["n"]) + 1
     decided = store.decided(table)
     old, new = (
@@ -80,15 +78,15 @@ def answer(question: Question, was: Mapping[str, str]) -> dict[str, Numbers]:
     """Number the columns of both versions.
 
     Args:
-        question: of `question_of`.
-        was: by name of a new column, the name of the one that it was, empty for none; a column
-            that is not named was the one of its name, if there was one.
+        question: result of `question_of`.
+        was: earlier name of each renamed column, by new name; empty for a new column. A column that
+            is not listed kept its name, if the old version had it.
 
     Returns:
         Numbers by schema_id and name in the files.
 
     Raises:
-        ConfigError: a name is not there, or is given twice, or the server says otherwise.
+        ConfigError: a name does not exist or is given twice, or the server's numbers say otherwise.
     """
     old = {column.true_name: column for column in question.old.columns}
     new = {column.true_name: column for column in question.new.columns}
@@ -114,8 +112,7 @@ def answer(question: Question, was: Mapping[str, str]) -> dict[str, Numbers]:
     shared = {number for name, number in before.items() if name not in pairs.values()}
     if shared & set(after.values()) or len(set(after.values())) < len(after):
         raise ConfigError(
-            f"{question.new.title}: a column that is said to be new, or another one, is known to "
-            "have been there; leave it out of --was"
+            f"{question.new.title}: --was calls a column new or renamed, but the schemas show that it existed; leave it out of --was"
         )
     return {
         question.old.schema_id: {old[name].name: number for name, number in before.items()},
@@ -136,26 +133,24 @@ def _check_names(
     twice = sorted({name for name in taken if taken.count(name) > 1})
     if twice:
         raise ConfigError(
-            f"{title}: two columns cannot both have been {twice[0]!r}; say of the other one "
-            "what it was, or NAME= for a new one"
+            f"{title}: two columns cannot both have been {twice[0]!r}; give --was for the other one too, or NAME= for a new column"
         )
 
 
 def decide(question: Question, store: Target, was: Mapping[str, str]) -> None:
-    """Keep an answer in the target.
+    """Save a declaration in the target.
 
     Raises:
-        ConfigError: see `answer`; or one of the versions was given other numbers before.
+        ConfigError: see `answer`; or one of the versions already has other numbers.
     """
     numbers = answer(question, was)
     held = store.decided(question.table).numbers
     for schema_id, found in numbers.items():
         if schema_id in held and dict(held[schema_id]) != found:
             raise ConfigError(
-                f"{question.new.title}: version {schema_id} came more than once, and was said to "
-                "be something else; only a snapshot of the table helps"
+                f"{question.new.title}: version {schema_id} appeared more than once, and was declared differently before; only a snapshot of the table helps"
             )
     change = (question.n, question.old.schema_id, question.new.schema_id)
     if change in store.decided(question.table).changes:
-        raise ConfigError(f"{question.new.title}: that was said before")
+        raise ConfigError(f"{question.new.title}: this was declared before")
     store.decide(question.table, change, numbers)

@@ -1,7 +1,7 @@
-"""Tests of data asked of a table that is kept as files, before its version is committed.
+"""Run data tests on a table's new files, before its version is committed.
 
-When it is asked the files hold every row, those that were in quarantine too. Rows that fail are taken out of them
-afterwards, see `rewrite`.
+At that time the files hold every row, also those that were in quarantine. `rewrite` then removes the
+rows that fail.
 """
 
 from collections.abc import Sequence
@@ -18,11 +18,11 @@ from gaussdecode.spark.target.store import Target
 def check_files(
     spark: SparkSession, store: Target, work: Work, tests: Sequence[DataTest], token: str
 ) -> Found:
-    """Ask the tests of a table.
+    """Run the tests of a table.
 
     Raises:
-        ConfigError: a test cannot be asked of it.
-        DataTestError: rows fail a test that stops.
+        ConfigError: a test cannot run on the table.
+        DataTestError: rows fail a test whose on-failure stops the apply.
     """
     schema, root = work.schema, store.table_root(work.table)
     assert schema is not None

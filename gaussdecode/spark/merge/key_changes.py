@@ -1,10 +1,12 @@
-"""Key changes that leave out columns: their values are under the old key.
+"""Resolve updates that change a key and leave out columns, whose values are under the old key.
 
-Buckets are merged by themselves, and the old key may be in another bucket. So the keys
-that such updates tie together are followed first, on their own: a few rows, with all that
-happened to them, are replayed one by one, and each update that changes a key gets the
-values it left out. After that every bucket has what it needs. With REPLICA IDENTITY
-FULL, and without out-of-line values, there is nothing to do.
+Buckets are merged separately, and the old key may be in another bucket. So the keys that such updates
+connect are handled first: their few rows and all their events are replayed one by one, and each
+update that changes a key gets its missing values. After that every bucket is complete. With REPLICA
+IDENTITY FULL, and without out-of-line values, there is nothing to do.
+
+Rejected: merging connected buckets in one task (a few hundred such updates connect all of them) and
+looking the value up in the current rows only (it misses changes of the same run).
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,7 +23,7 @@ Source = dict[str, int]  # which event has the value of a column; absent: itself
 
 
 def needs_resolving(events: pa.Table) -> pa.Array:
-    """Which events change a key without saying all values."""
+    """Which events change a key and lack values."""
     is_move = pc.equal(events.column(ACTION), MOVE)
     return pc.and_(is_move, pc.is_valid(events.column(UNCHANGED))).combine_chunks()
 
@@ -42,7 +44,7 @@ def edges(events: pa.Table, order: Sequence[str]) -> list[tuple[bytes, bytes]]:
 
 
 def components(pairs: Iterable[tuple[bytes, bytes]]) -> dict[bytes, int]:
-    """Number the sets of keys that are tied together, from 0."""
+    """Number the sets of connected keys, from 0."""
     parent: dict[bytes, bytes] = {}
 
     def root(key: bytes) -> bytes:
@@ -61,17 +63,17 @@ def components(pairs: Iterable[tuple[bytes, bytes]]) -> dict[bytes, int]:
 def resolve(
     events: pa.Table, resets: Sequence[Reset], schema: TableSchema, order: Sequence[str]
 ) -> pa.Table:
-    """Give the updates that change a key with the values they left out.
+    """Give key-changing updates their missing values.
 
     Args:
-        events: all of the keys that are tied together, their current rows included.
-        resets: in order.
-        schema: version of them.
+        events: all events of the connected keys, their current rows included.
+        resets: resets, in order.
+        schema: schema version of the events.
         order: columns that order events.
 
     Returns:
-        Those events whose `needs_resolving` was true; what no event knows is still named
-        in ``gd_unchanged``.
+        The events whose `needs_resolving` was true; values that no event has stay listed in
+        ``gd_unchanged``.
     """
     events = events.combine_chunks()
     run = sort_events(events, resets, order)
@@ -82,7 +84,7 @@ def resolve(
 def _sources(
     events: pa.Table, era: dict[int, int], positions: list[tuple[int, ...]]
 ) -> list[tuple[int, Source]]:
-    """Replay events one by one; give key changes with where their values are."""
+    """Replay events one by one; give each key change with the events that have its values."""
     alive: dict[bytes, tuple[int, int, Source]] = {}
     leaving: dict[tuple[int, ...], tuple[int, Source]] = {}
     subs = events.column(SUB).to_pylist()

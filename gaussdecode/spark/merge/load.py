@@ -1,8 +1,7 @@
-"""First versions of tables, from rows that were read of the source at a position.
+"""Create first versions of tables from rows that were read at the source, at a known position.
 
-Given files in the form of a landed snapshot, with rows of one table at one position; promises a
-version of it from which an apply goes on: it takes the changes that come after that position,
-in whichever entry they land.
+Given files in the form of a landed snapshot, with rows of one table at one position; promises a version
+from which an apply continues. It takes the changes after that position, in whichever entry they land.
 """
 
 import dataclasses
@@ -18,14 +17,14 @@ from gaussdecode.spark.merge.run import Run, Summary
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Loadable:
-    """A table all of whose rows were read.
+    """A table whose rows were all read.
 
     Attributes:
-        table: directory.
-        schema_id: of its rows.
-        n: an entry; all that landed up to it is in the rows.
-        position: of the rows: epoch and LSN.
-        files: path below the staged landing, rows and bytes of each; none of an empty table.
+        table: directory of the table.
+        schema_id: schema version of its rows.
+        n: an entry; the rows include everything that landed up to it.
+        position: position of the rows: epoch and LSN.
+        files: path below the staged landing, rows and bytes of each file; none for an empty table.
     """
 
     table: str
@@ -36,15 +35,15 @@ class Loadable:
 
 
 def load(run: Run, staged: Landing, tables: Sequence[Loadable]) -> Summary:
-    """Make the first versions of tables.
+    """Create the first versions of tables.
 
     Args:
-        run: that reads from `staged`.
-        staged: has their schemas, and the files below it.
-        tables: that the target has not.
+        run: run that reads from `staged`.
+        staged: landing with their schemas and files.
+        tables: tables that the target lacks.
 
     Raises:
-        LandingError: a file is damaged, or another writer was quicker.
+        LandingError: a file is damaged, or another writer committed first.
     """
     plan = Plan(max(of.n for of in tables))
     plan.tables = {of.table: _planned(staged, of) for of in tables}

@@ -1,10 +1,10 @@
-"""The merge of one bucket: rows as they were, events since; rows as they are, and what ended.
+"""Merge one bucket of a table: apply change events to its rows.
 
-Events are sorted by key and position. A key's events fall into *eras*, parted by resets,
-and each era into *lives*, which begin with a whole row. Inside a life a column that was not
-sent has the value it had before. A row is current when its event is the last of its key
-in the last era; every other row is an interval that its successor, or a reset, has closed.
-Rows whose key no event names pass untouched. Whole columns at a time, no loop over rows.
+Events are sorted by key and position. Resets divide the events of a key into *eras*. Each era has
+*lives*, which begin with a whole row. Within a life a column that was not sent keeps its value. A row
+is current if its event is the last of its key in the last era. Every other row is an interval that its
+successor, or a reset, has closed. Rows whose key has no event pass unchanged. Works on whole columns,
+without a loop over rows.
 """
 
 import dataclasses
@@ -48,12 +48,12 @@ Ints = npt.NDArray[np.int64]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Merged:
-    """What a merge gives.
+    """The result of a merge.
 
     Attributes:
-        current: rows of the bucket now.
+        current: rows of the bucket after the merge.
         closed: intervals that ended.
-        unmatched: removals and updates of rows that were not there, and inserts of those that were.
+        unmatched: number of removals and updates of missing rows, and of inserts of existing ones.
     """
 
     current: pa.Table
@@ -63,13 +63,13 @@ class Merged:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Delta:
-    """What a merge changes.
+    """The changes that a merge makes.
 
     Attributes:
         added: rows that are current now and were not before.
         closed: intervals that ended.
         gone: indices of rows of the base that are no longer current.
-        unmatched: removals and updates of rows that were not there, and inserts of those that were.
+        unmatched: number of removals and updates of missing rows, and of inserts of existing ones.
     """
 
     added: pa.Table
@@ -83,11 +83,11 @@ class Sorted:
     """Events of a bucket in order of key and position.
 
     Attributes:
-        table: the events, in no order.
-        index: row of `table` of each sorted event.
-        code: number of its key.
-        era: number of the first reset after it.
-        action: what it does.
+        table: the events, unsorted.
+        index: row of `table`, per sorted event.
+        code: number of its key, per sorted event.
+        era: number of the first reset after it, per sorted event.
+        action: its action, per sorted event.
     """
 
     table: pa.Table
@@ -109,13 +109,13 @@ def merge(
     """Merge events into the rows of one bucket.
 
     Args:
-        base: rows of the current state, in `state_schema`; None when there are none.
-        events: of `to_events`, in any order.
-        resets: in order.
-        schema: version of all of them.
+        base: rows of the current state, in `state_schema`; None if there are none.
+        events: events from `to_events`, in any order.
+        resets: resets, in order.
+        schema: schema version of all of them.
         order: columns that order events.
-        has_all: every row that was there, and that an event names, is in `base` or among the events;
-            else nobody counts what finds none, but for tables without a key.
+        has_all: `base` and the events include every existing row whose key has an event. Otherwise
+            events without a row are not counted, except in tables without a key.
     """
     kept = None
     if base is not None and base.num_rows:
@@ -138,15 +138,15 @@ def merge(
 def merge_delta(
     base: pa.Table, events: pa.Table, schema: TableSchema, order: Sequence[str], *, closes: bool
 ) -> Delta:
-    """Merge events into the rows they name, without what passes untouched.
+    """Merge events into the rows that they name, without rows that pass unchanged.
 
     Args:
         base: rows of the current state whose keys events name, in `state_schema`; columns that no
             event leaves out may be NULL unless rows are closed.
-        events: of `to_events`, in any order, with no reset among them.
-        schema: version of all of them.
+        events: events from `to_events`, in any order, without resets.
+        schema: schema version of all of them.
         order: columns that order events.
-        closes: give closed intervals.
+        closes: return closed intervals too.
     """
     events = pa.concat_tables([base_events(base, row_keys(base, schema), schema), events])
     run = sort_events(events.combine_chunks(), (), order)
@@ -164,11 +164,11 @@ def merge_delta(
 
 
 def sort_events(events: pa.Table, resets: Sequence[Reset], order: Sequence[str]) -> Sorted:
-    """Sort events, leave out what came twice, and number their eras.
+    """Sort events, drop duplicates, and number their eras.
 
     Args:
-        events: in any order.
-        resets: in order.
+        events: events, in any order.
+        resets: resets, in order.
         order: columns that order events.
     """
     code = as_int64(events.column(KEY).combine_chunks().dictionary_encode().indices)
@@ -186,7 +186,7 @@ def sort_events(events: pa.Table, resets: Sequence[Reset], order: Sequence[str])
 
 
 def _eras(events: pa.Table, resets: Sequence[Reset], order: Sequence[str]) -> Ints:
-    """Per event the number of the first reset after it."""
+    """Number of the first reset after each event."""
     era = np.full(events.num_rows, len(resets), dtype=np.int64)
     columns = order_values(events, [*order[:-1], "gd_n", order[-1]]) if resets else []
     for number in reversed(range(len(resets))):
@@ -203,7 +203,7 @@ def _matched(
 
 
 def _keyed(run: Sorted, resets: int) -> tuple[Ints, Ints, Ints]:
-    """Find the rows that are there now, those that ended, and what ended them.
+    """Find current rows, ended rows, and the event that ended each.
 
     Returns:
         Sorted positions of current rows, of ended rows, and per ended row the position
@@ -221,10 +221,10 @@ def _keyed(run: Sorted, resets: int) -> tuple[Ints, Ints, Ints]:
 
 
 def _unmatched(run: Sorted) -> int:
-    """How many changes do not fit what was there.
+    """Count changes that do not match an existing row.
 
-    Removals and updates that are the first that is known of a key, so that no row was there; and
-    inserts of a key whose row was.
+    These are removals and updates that are the first event of a key without a row, and inserts of a key
+    that has a row.
     """
     is_first = np.ones(len(run.index), dtype=np.bool_)
     is_first[1:] = (run.code[1:] != run.code[:-1]) | (run.era[1:] != run.era[:-1])
@@ -238,11 +238,11 @@ def _unmatched(run: Sorted) -> int:
 
 
 def fill_sources(run: Sorted) -> tuple[dict[str, Ints], dict[str, npt.NDArray[np.bool_]]]:
-    """Find for columns that were not always sent the event that has their value.
+    """For columns that were not always sent, find the event that has their value.
 
     Returns:
-        Per column, the sorted position of the event to take it from, and whether even
-        that one does not know it.
+        Per column, the sorted position of the event to take it from, and whether it is unknown even
+        there.
     """
     unsent = _unsent(run)
     if not unsent:
@@ -263,7 +263,7 @@ def fill_sources(run: Sorted) -> tuple[dict[str, Ints], dict[str, npt.NDArray[np
 
 
 def _unsent(run: Sorted) -> dict[str, npt.NDArray[np.bool_]]:
-    """Per column, which sorted events do not carry it."""
+    """Which sorted events lack each column."""
     lists = run.table.column(UNCHANGED).combine_chunks()
     if lists.null_count == len(lists):
         return {}
@@ -284,7 +284,7 @@ def take_rows(
     unknown: dict[str, npt.NDArray[np.bool_]],
     schema: TableSchema,
 ) -> pa.Table:
-    """Take rows out of the sorted events, each column from the event that has it."""
+    """Build rows from the sorted events, each column from the event that has its value."""
     target = state_schema(schema)
     own = pa.array(run.index[at])
     arrays = {}
@@ -310,7 +310,7 @@ def _unknown_lists(at: Ints, unknown: dict[str, npt.NDArray[np.bool_]]) -> pa.Ar
 
 
 def _raws(run: Sorted, at: Ints, sources: dict[str, Ints]) -> pa.Array:
-    """Texts of values that did not fit, each from the event its column came from."""
+    """Texts of values that did not fit, each from the event of its column."""
     raw = run.table.column(RAW).combine_chunks()
     if raw.null_count == len(raw):
         return pa.nulls(len(at), RAW_TYPE)
@@ -348,7 +348,7 @@ def close_rows(
     schema: TableSchema,
     resets: Sequence[Reset],
 ) -> pa.Table:
-    """Take the ended rows with the stamps of what ended them."""
+    """Build closed intervals: the ended rows with the stamps of the events that ended them."""
     rows = take_rows(run, ended, sources, unknown, schema)
     by_reset = pa.array(closers < 0)
     events = pa.array(run.index[np.maximum(closers, 0)]) if len(ended) else pa.array([], pa.int64())

@@ -1,8 +1,8 @@
-"""Rows of a table without a key: equal rows are counted, the oldest goes first.
+"""Merge rows of a table without a key: equal rows are counted, and the oldest is removed first.
 
-Given the events of a bucket in order of row and position; says which rows are there now,
-which ended, and by what. A removal of a row that is not there (it is older than the
-slot) removes nothing and is counted.
+Given the events of a bucket in order of row and position; finds the current rows, the ended rows, and
+the event that ended each. A removal of a row that does not exist (it is older than the slot) removes
+nothing and is counted.
 """
 
 from collections import deque
@@ -17,10 +17,10 @@ def match(code: Ints, era: Ints, action: Ints, resets: int) -> tuple[Ints, Ints,
     """Pair removals with rows.
 
     Args:
-        code: number of the row's content, equal ones beside each other.
-        era: number of the first reset after the event, rising inside a content.
-        action: 0 removes one, all others put one.
-        resets: how many there are.
+        code: number of the row's content; equal rows are adjacent.
+        era: number of the first reset after the event, ascending within a content.
+        action: 0 removes one row, any other value adds one.
+        resets: number of resets.
 
     Returns:
         Positions of the current rows, of the ended rows, per ended row the position of the

@@ -1,12 +1,13 @@
-"""The plan of an apply: the files of each table since it was last applied.
+"""Plan an apply: find the files of each table that landed since its last apply.
 
-Given the commit log; promises exactly the files of its entries (or the merged files that
-stand for them), cut into *eras* inside which rows are told apart by the same columns.
-Gaps stop the plan before them unless they are accepted. A table stops, alone, before changes whose
-columns nobody can tell, and before a suspect entry that names it, unless these are accepted; a later
-snapshot of it goes over them, and so does another table under its name. Other suspect entries are reported.
-Rows that a condition chose stand at their position: a plan that does not
-reach that says so.
+Given the commit log; promises exactly the files of its entries, or merged files in their place. They
+are cut into *eras*; within an era the same columns identify a row. A gap stops the plan, unless it is
+accepted.
+
+A table stops alone before changes whose columns cannot be matched, and before a suspect entry that
+names it, unless these are accepted. A later snapshot of the table goes over them, and so does another
+table with its name. Other suspect entries are reported. Rows of a snapshot with a condition belong to
+their position: a plan that does not reach it reports so.
 """
 
 import dataclasses
@@ -44,20 +45,20 @@ UNTOLD: Final = (
 )
 MIXED: Final = (
     "an early version landed its rows under several schemas in files that overlap, and which schema came "
-    "last is not told. Have a snapshot of it: gaussdecode snapshot"
+    "last is not told. Snapshot it: gaussdecode snapshot"
 )
 _LANDED_STAMPS: Final = tuple(name for name in STAMPS if name != "gd_n")
 
 
 @dataclasses.dataclass(slots=True)
 class Era:
-    """Files under schemas that tell rows apart in the same way.
+    """Files whose schemas identify rows by the same columns.
 
     Attributes:
-        schema: the last of them; rows are conformed to it.
-        schemas: all of them, by id.
-        files: in order of position.
-        resets: in order of position.
+        schema: the last schema; rows are converted to it.
+        schemas: all schemas, by id.
+        files: files in order of position.
+        resets: resets in order of position.
     """
 
     schema: TableSchema
@@ -67,7 +68,7 @@ class Era:
 
     @property
     def may_move_unsent(self) -> bool:
-        """Some update may change a key and leave out a value."""
+        """Whether an update may change a key and lack a value."""
         return any(f.file.has_key_change for f in self.files) and any(
             f.file.has_unchanged for f in self.files
         )
@@ -75,14 +76,14 @@ class Era:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Doubt:
-    """A suspect entry names a table.
+    """A suspect entry that names a table.
 
     Attributes:
-        n: of the entry.
-        why: in words.
-        oid: of the table that has its name since, where that is another one; else 0.
-        comes_whole: all rows of that one are in the stream.
-        source: that changed its rows, where there are several; None for the only one.
+        n: number of the entry.
+        why: the reason, in words.
+        oid: OID of the table that took over its name, if any; else 0.
+        comes_whole: whether the stream has all rows of that new table.
+        source: source that changed its rows, if there are several; None for the only one.
     """
 
     n: int
@@ -93,7 +94,7 @@ class Doubt:
 
     @classmethod
     def of(cls, entry: CommitEntry, table: str) -> "Doubt":
-        """Read it from an entry."""
+        """Read the doubt about a table from an entry."""
         said = entry.extra.get("changes", {}).get(table, {})
         why = said.get("text") or entry.extra.get("text", "")
         return cls(
@@ -107,18 +108,18 @@ class Doubt:
 
 @dataclasses.dataclass(slots=True)
 class TablePlan:
-    """What is new for one table.
+    """The new changes of one table.
 
     Attributes:
-        table: directory.
-        to: it is brought up to this entry.
-        eras: in order; none when nothing changed.
+        table: directory of the table.
+        to: entry that it is applied up to.
+        eras: eras in order; none if nothing changed.
         ignore_through: epoch and position that a snapshot already covers, or None.
-        stop: why it goes no further, or None.
-        passed: files that a snapshot goes over unread; for the changelog only.
-        since: for a table that is new: its changes are known after this entry.
-        parts: of several sources, what is new on each, by its name; then there are no eras here.
-        schema: of these parts together.
+        stop: the stop that ends it early, or None.
+        passed: files that a snapshot replaces unread; for the changelog only.
+        since: for a new table: its changes are known after this entry.
+        parts: with several sources, the plan of each by name; `eras` is then empty.
+        schema: joint schema of the parts.
     """
 
     table: str
@@ -133,29 +134,29 @@ class TablePlan:
 
     @property
     def changed(self) -> dict[str | None, "TablePlan"]:
-        """What is merged by itself, by source: the parts that have something new, or all of it."""
+        """Plans to merge separately, by source: the parts with changes, or the whole table."""
         found = self.parts.items() if self.parts else [(None, self)]
         return {source: part for source, part in found if part.eras}
 
 
 @dataclasses.dataclass(slots=True)
 class Plan:
-    """What is new.
+    """The new changes of all tables.
 
     Attributes:
-        to: everything up to this entry is in it.
-        tables: by directory, those with changes.
+        to: entry that it includes everything up to.
+        tables: tables with changes, by directory.
         gap: number of a gap entry that stopped it, or None.
-        early: number of the first snapshot entry in it of which a condition chose the rows, where it does
-            not reach their position; None for none.
-        accepted_gaps: numbers of gap entries it goes over.
+        early: number of its first snapshot entry with a condition whose rows' position it does not
+            reach; None for none.
+        accepted_gaps: numbers of accepted gap entries.
         suspects: numbers of suspect entries in it.
-        doubts: those that name a table, by directory, where they are not accepted.
-        quarantined: number of the entry at which a table stopped, by directory; after it
-            nothing of the table is in the plan, until a snapshot of it.
-        commit_time: of the newest transaction in it.
-        position: of the source after it: epoch, LSN and CSN; None when nothing is new.
-        part: it has of entry `to` + 1 what is up to this CSN; None for nothing.
+        doubts: suspect entries that name a table and are not accepted, by directory.
+        quarantined: entry at which a table entered quarantine, by directory. Later changes of the
+            table are not in the plan, until a snapshot of it.
+        commit_time: commit time of its newest transaction.
+        position: position of the source after it: epoch, LSN and CSN; None if nothing is new.
+        part: CSN up to which it includes entry `to` + 1; None for nothing.
     """
 
     to: int
@@ -173,16 +174,16 @@ class Plan:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Applied:
-    """How far a table is.
+    """How far a table is applied.
 
     Attributes:
         n: applied up to this entry; -1 for nothing.
-        schema: of its rows, or None.
-        ignore_through: from an earlier snapshot.
-        decided: what somebody said of its columns.
-        is_stopped: it stands still before entry n + 1.
-        part: of entry n + 1 it has what is up to this CSN; 0 for nothing.
-        ignored: `ignore_through` of each of several sources.
+        schema: schema of its rows, or None.
+        ignore_through: position that an earlier snapshot covers.
+        decided: an operator's declarations about its columns.
+        is_stopped: whether it is stopped before entry n + 1.
+        part: CSN up to which entry n + 1 is applied too; 0 for nothing.
+        ignored: `ignore_through` per source, if there are several.
     """
 
     n: int = -1
@@ -194,25 +195,25 @@ class Applied:
     ignored: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
 
     def of(self, source: str) -> Self:
-        """The same of one of several sources."""
+        """The same for one of several sources."""
         schema = None if self.schema is None else self.schema.of(source)
         return dataclasses.replace(self, schema=schema, ignore_through=self.ignored.get(source))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AllBut:
-    """All tables, or some, without those that are left out.
+    """All tables, or some, except those that are left out.
 
     Attributes:
-        left_out: directories.
-        only: as of `make_plan`.
+        left_out: directories that are left out.
+        only: see `make_plan`.
     """
 
     left_out: Container[str]
     only: Container[str] | None = None
 
     def __contains__(self, table: object) -> bool:
-        """Whether a table is one of them."""
+        """Whether a table is included."""
         return table not in self.left_out and (self.only is None or table in self.only)
 
 
@@ -220,14 +221,14 @@ def unmoved(
     landing: Landing, stops: Mapping[str, Stop], decided: Mapping[str, Decided], after: int, to: int,
     *, accept_suspects: bool = False,
 ) -> set[str]:  # fmt: skip
-    """Tables that stand still and would do so after another look at what they lack.
+    """Stopped tables that would stop again if their missing changes were read again.
 
-    What ends a stop is a snapshot, a change with another schema, or what an operator says.
+    A snapshot, a change with another schema, or an operator's declaration ends a stop.
 
     Args:
-        landing: to read from.
-        stops: of the tables that stand still.
-        decided: what was said of their columns by now.
+        landing: landing to read.
+        stops: stops of the tables.
+        decided: an operator's declarations by now.
         after: entry up to which the stops were found.
         to: entry to go to.
         accept_suspects: see `make_plan`.
@@ -263,18 +264,18 @@ def make_plan(
     quarantined: Mapping[str, int] | None = None,
     part: int | None = None,
 ) -> Plan:
-    """Read the log and plan.
+    """Read the log and make a plan.
 
     Args:
-        landing: to read from.
-        applied: per known table, how far it is.
-        start: entry that tables not in `applied` are complete up to; -1 for nothing.
+        landing: landing to read.
+        applied: how far each known table is applied.
+        start: entry up to which tables not in `applied` are complete; -1 for nothing.
         to: entry to go to.
         only: directories of the tables wanted; None for all.
-        accept_gaps: go over gap entries and over what retention has taken.
-        accept_suspects: go over suspect entries that name a table.
-        quarantined: tables that had stopped by `start`.
-        part: go on to this CSN in entry `to` + 1; None to end with entry `to`.
+        accept_gaps: accept gap entries, and entries that retention removed.
+        accept_suspects: accept suspect entries that name a table.
+        quarantined: tables that were in quarantine by `start`.
+        part: include entry `to` + 1 up to this CSN; None to end with entry `to`.
 
     Raises:
         LandingError: an entry is missing or damaged.
@@ -336,7 +337,7 @@ def _add_part(
     csn: int,
     only: Container[str] | None,
 ) -> None:
-    """Take of the entry after the last one what is up to a CSN."""
+    """Include the part of the next entry up to a CSN."""
     entry = landing.entry(plan.to + 1)
     epoch = landing.position(entry).epoch
     for table, found in _files_of(landing, entry, only).items():
@@ -402,7 +403,7 @@ def _note_doubts(
     start: int,
     only: Container[str] | None,
 ) -> None:
-    """Take down which tables a suspect entry names; one that may mean any table names none."""
+    """Record the tables that a suspect entry names; none if it may mean any table."""
     if entry.kind is not EntryKind.SUSPECT or entry.extra.get("is_any_table", True):
         return
     for table in entry.extra.get("tables", ()):
@@ -436,7 +437,7 @@ def merge_files(
     numbering: Numbering,
     doubts: Mapping[str, Sequence[Doubt]] = MappingProxyType({}),
 ) -> dict[str, list[ChangeFile]]:
-    """Take merged files in place of those they replace, where all of these are wanted."""
+    """Replace files by merged files, if all files that these replace are wanted."""
     by_path = {change.file.path: change for found in files.values() for change in found}
     merged: dict[str, ChangeFile] = {}
     for entry in compacts:
@@ -465,7 +466,7 @@ def merge_files(
 def _is_parted(
     files: list[ChangeFile], item: Replacement, schema_id: str, doubts: Sequence[Doubt]
 ) -> bool:
-    """Rows before and after a snapshot, a doubt, or another schema, are not read alike."""
+    """Whether a snapshot, a doubt or another schema separates two files."""
     return any(item.first_n <= doubt.n <= item.last_n for doubt in doubts) or any(
         item.first_n <= f.n <= item.last_n and (f.is_snapshot or f.file.schema_id != schema_id)
         for f in files
@@ -488,7 +489,7 @@ def plan_table(
     to: int,
     doubts: Sequence[Doubt] = (),
 ) -> TablePlan:
-    """Cut the files of a table into eras and find where it was emptied."""
+    """Cut the files of a table into eras and find where it became empty."""
     ordered = in_order(landing, files)
     schemas = {
         change.file.schema_id: TableSchema.from_record(
@@ -548,7 +549,7 @@ def plan_table(
 def _open(
     doubts: list[Doubt], change: ChangeFile, schema: TableSchema, before: TableSchema | None
 ) -> list[Doubt]:
-    """Doubts that a file leaves: a snapshot that was begun after one ends it."""
+    """Doubts that remain at a file; a snapshot that began after a doubt ends it."""
     is_anew = before is not None and not is_same_table(before, schema)
 
     def is_ended(doubt: Doubt) -> bool:
@@ -573,7 +574,7 @@ def plan_sources(
     to: int,
     doubts: Sequence[Doubt] = (),
 ) -> TablePlan:
-    """The same of several sources: of each by itself, as far as they are one table."""
+    """Plan a table of several sources: each source alone, as long as they are one table."""
     parts = _plan_parts(landing, table, files, state, to, doubts)
     stops = [
         dataclasses.replace(part.stop, why=f"source {source}: {part.stop.why}")
@@ -622,7 +623,8 @@ def _follow(
     """Join the versions of all sources from entry to entry.
 
     Returns:
-        The last schema that they had together; and where they ended to have one, unless they do at the end.
+        The last joint schema; and the stop at which they had no joint schema any more, unless they have
+        one at the end.
     """
     versions = {} if before is None else {str(part.source): part for part in before.parts}
     schema, stop = before, None
@@ -639,7 +641,7 @@ def _follow(
 def _changes_of(
     parts: Mapping[str, TablePlan], versions: Mapping[str, TableSchema]
 ) -> dict[int, dict[str, TableSchema]]:
-    """By entry, the sources that have another version from there on, and which."""
+    """Schema versions that begin at each entry, by source."""
     found: dict[int, dict[str, TableSchema]] = {}
     for source, part in parts.items():
         held = versions.get(source)
@@ -653,7 +655,7 @@ def _changes_of(
 
 
 def _is_untold(schema: TableSchema, change: ChangeFile) -> bool:
-    """Whether rows change of which the stream does not say which they were.
+    """Whether rows change without identification: the stream does not say which rows.
 
     PostgreSQL refuses such changes of a published table; GaussDB sends them.
     """
@@ -663,7 +665,7 @@ def _is_untold(schema: TableSchema, change: ChangeFile) -> bool:
 
 
 def _is_covered(landing: Landing, plan: TablePlan, change: ChangeFile) -> bool:
-    """Whether a snapshot of an earlier entry has all that a file says."""
+    """Whether a snapshot of an earlier entry already has all changes of a file."""
     if plan.ignore_through is None or change.file.ops.get("R"):
         return False
     if landing.source_order[1] != "gd_lsn":
@@ -674,14 +676,14 @@ def _is_covered(landing: Landing, plan: TablePlan, change: ChangeFile) -> bool:
 def _why_stopped(
     before: TableSchema, schema: TableSchema, change: ChangeFile, decided: Decided
 ) -> str | None:
-    """Why a table cannot go on with a file; None when it can."""
+    """Why a table cannot continue with a file; None if it can."""
     why = why_unknown(before, schema) or why_inexact(before, schema)
     if why is not None or before.schema_id == schema.schema_id:
         return why
     is_said = not {before.schema_id, schema.schema_id}.isdisjoint(decided.numbers)
     is_known = (change.n, before.schema_id, schema.schema_id) in decided.changes
     if is_said and not is_known and is_same_table(before, schema):
-        return "what was said of its columns holds for another change of them"
+        return "the declaration about its columns is for another schema change"
     return None
 
 
@@ -694,10 +696,10 @@ def _pass_over(
     schemas: Mapping[str, TableSchema],
     doubts: list[Doubt],
 ) -> int:
-    """Go over files to where the table is empty anyway; else end before them.
+    """Skip files up to a point at which the table is empty anyway; without such a point, stop before them.
 
-    That is the next snapshot of it, or the first change of another table under its name; neither of
-    them leaves a doubt.
+    Such a point is its next snapshot, or the first change of another table with its name; neither
+    leaves a doubt.
     """
     for later in range(index, len(ordered)):
         change = ordered[later]
@@ -719,13 +721,13 @@ def _pass_over(
 
 
 def _empty(landing: Landing, plan: TablePlan, change: ChangeFile, before: TableSchema) -> None:
-    """End all rows under the version they have."""
+    """Add a reset: all rows of the previous version end."""
     made = _snapshot_reset if change.is_snapshot else _made_anew
     plan.eras.append(Era(before, {}, [], [made(landing, change)]))
 
 
 def _cut(plan: TablePlan, n: int) -> None:
-    """Leave out what came with later entries than `n`."""
+    """Drop everything after entry `n`."""
     for era in plan.eras:
         era.files = [change for change in era.files if change.n <= n]
         era.resets = [reset for reset in era.resets if reset.stamps["gd_n"] <= n]
@@ -744,7 +746,7 @@ def _extend(
     schema: TableSchema,
     before: TableSchema | None,
 ) -> None:
-    """Add a file, in an era of its own where rows are told apart in another way."""
+    """Add a file, in a new era if other columns identify its rows."""
     eras, ignore = plan.eras, plan.ignore_through
     is_after = before is not None and bool(eras)
     if not is_after or not _is_one_era(eras[-1].schema, schema):
@@ -784,7 +786,7 @@ def read_truncates(landing: Landing, change: ChangeFile) -> list[Reset]:
 
 
 def number_of(row: dict[str, Any], change: ChangeFile) -> int:  # Any: a landed row
-    """Number of the entry that a row came with."""
+    """Number of the entry that a row landed with."""
     for n, epoch, lsn in change.numbering:
         if (row["gd_epoch"], row["gd_lsn"]) <= (epoch, lsn):
             return n
@@ -805,6 +807,6 @@ def _made_anew(landing: Landing, change: ChangeFile) -> Reset:
 
 
 def _snapshot_reset(landing: Landing, change: ChangeFile) -> Reset:
-    """Everything up to the snapshot's position goes; its own rows stand after the reset."""
+    """The reset of a snapshot: it removes everything up to its position; its own rows follow."""
     row = {**_first_row(landing, change), "gd_seq": -1, "gd_op": "R"}
     return _reset(landing, row, change.n)

@@ -1,8 +1,9 @@
-"""Files of a target written anew: where their columns are other ones now, or rows of them failed a test.
+"""Rewrite files of a target whose columns changed, or whose rows failed a test.
 
-Readers of Delta Lake read all files of a table by the names and types that it has now. The merge sees to
-that for its rows; closed intervals and changes are written anew here when a column was renamed, retyped or
-made again. Rows in quarantine are taken out of the files of the table, and given back to the next merge.
+Readers of Delta Lake read all files of a table by its current names and types. The merge converts rows
+of the current state. This module rewrites closed intervals and changes if a column was renamed, retyped
+or created again. It also removes rows in quarantine from the table's files, and gives them back to the
+next merge.
 """
 
 import dataclasses
@@ -32,16 +33,16 @@ PLACE: Final = ("gd_op", "gd_epoch", "gd_lsn", "gd_seq")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ConformTask:
-    """A file of closed intervals or changes that is not as its table is now.
+    """A file of closed intervals or changes whose schema differs from the table's.
 
     Attributes:
         index: number of the table in the run.
         root: directory of the table.
-        file: to write anew.
-        old: schema that it has.
-        new: schema that it will have.
-        columns: of the new file.
-        token: of the run.
+        file: file to rewrite.
+        old: current schema of the file.
+        new: wanted schema.
+        columns: columns of the new file.
+        token: token of the run.
     """
 
     index: int
@@ -54,7 +55,7 @@ class ConformTask:
 
 
 def conform_file(task: ConformTask) -> Iterator[str]:
-    """Write a file anew: JSON of the table's number, the path before and the new file."""
+    """Rewrite a file; give JSON of the table's number, the old path and the new file."""
     rows = _conformed(_read(task.root, task.file), task.old, task.new)
     # A column of old values that has none of the columns of now cannot be written, and says nothing.
     names = {f.name for f in rows.schema if not pa.types.is_struct(f.type) or f.type.num_fields}
@@ -70,7 +71,7 @@ def conform_file(task: ConformTask) -> Iterator[str]:
 
 
 def _conformed(rows: pa.Table, old: TableSchema, new: TableSchema) -> pa.Table:
-    """Rows as the table has them now; where nobody can match columns, without those of other types."""
+    """Convert rows to the table's schema; if columns cannot be matched, drop those of other types."""
     try:
         return conform(rows, old, new)
     except UnknownColumnsError:
@@ -78,14 +79,14 @@ def _conformed(rows: pa.Table, old: TableSchema, new: TableSchema) -> pa.Table:
 
 
 def _as_held(rows: pa.Table, field: pa.Field) -> pa.Field:
-    """A field as it is wanted; of a struct as it is there, whose fields may be fewer."""
+    """The wanted field, but a struct keeps the fields of the file, which may be fewer."""
     return rows.schema.field(field.name) if pa.types.is_struct(field.type) else field
 
 
 def is_stale(file: StateFile, old: TableSchema, new: TableSchema) -> bool:
-    """Whether a file read by the names of its table now would give wrong rows.
+    """Whether reading a file by the table's current column names would give wrong rows.
 
-    Where nobody knows which column is which, rows stay under the names that they had.
+    If columns cannot be matched, rows keep their names.
     """
     try:
         return file.schema_id != new.schema_id and not reads_as(old, new)
@@ -94,21 +95,21 @@ def is_stale(file: StateFile, old: TableSchema, new: TableSchema) -> bool:
 
 
 def _other_types(old: TableSchema, new: TableSchema) -> set[str]:
-    """Names that are of another type now."""
+    """Names of columns whose type changed."""
     types = {column.name: column.type for column in old.columns}
     return {c.name for c in new.columns if types.get(c.name, c.type) != c.type}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ParkTask:
-    """A file of the current state, some of whose rows may be in quarantine.
+    """A file of the current state that may hold rows in quarantine.
 
     Attributes:
         root: directory of the table.
-        file: to look at.
-        quarantine: files with the rows that are.
-        source: of the file's rows; None for the only one.
-        token: of the run.
+        file: file to check.
+        quarantine: files with the rows in quarantine.
+        source: source of the file's rows; None for the only one.
+        token: token of the run.
     """
 
     root: Place
@@ -119,7 +120,7 @@ class ParkTask:
 
 
 def park_rows(task: ParkTask) -> Iterator[str]:
-    """Write a file without its rows in quarantine: JSON of the path before, and the new file or None."""
+    """Rewrite a file without its rows in quarantine; give JSON of the old path, and the new file or None."""
     rows = _read(task.root, task.file)
     kept = is_current((0, rows.num_rows), ended_rows(task.root, task.file))
     places = rows.select(PLACE).append_column("at", pa.array(np.arange(rows.num_rows)))

@@ -151,8 +151,8 @@ class Summary:
 class Work:
     """One table on its way from entry `after` to a new version, at entry `to`.
 
-    With several sources there is one for each source with changes, and at the end one for the table, with
-    `parts`.
+    With several sources there is one for each source with changes, and at the end one for the table,
+    with `parts`.
     """
 
     table: str
@@ -256,8 +256,7 @@ class Run:
         if plan.early is None:
             return plan
         self.progress(
-            f"entry {plan.early} waits: a condition chose its rows, and what has landed does not reach "
-            "their position yet; apply again when more has"
+            f"entry {plan.early} waits: its snapshot has a condition, and the landing has not reached the position of its rows yet; apply again when more has landed"
         )
         return self._plan(applied, start, plan.early - 1, only, None)
 

@@ -1,6 +1,7 @@
-"""How work is cut: sizes, numbers of buckets, and which task does which group of rows.
+"""Choose sizes: bytes per task, numbers of buckets, and the task of each group of rows.
 
-Pure. The sizes are one record, so that tests reach with ten rows what others reach with gigabytes.
+Pure. The sizes are one record, so that tests reach with ten rows the limits that others reach with
+gigabytes.
 """
 
 import dataclasses
@@ -17,18 +18,18 @@ _SEED: Final = 42
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """Sizes in bytes of compressed files; arbitrary, a task needs about ten times as much memory.
+    """Sizes in bytes of compressed files. Arbitrary; a task needs about ten times as much memory.
 
     Attributes:
         read: landed bytes that one task reads; a larger file is cut by row groups.
-        reduce: bytes, held and new, that one task merges if its buckets are smaller.
-        first_bucket: per bucket of a new table.
-        bucket: per bucket of a table that is spread anew.
-        full_bucket: a table whose buckets exceed this on average is spread anew.
-        small_bucket: a bucket below it is written whole when something in it changes.
-        share: of the rows of a bucket that may have changed since it was written whole.
+        reduce: bytes, stored and new, that one task merges if its buckets are smaller.
+        first_bucket: bytes per bucket of a new table.
+        bucket: bytes per bucket when a table gets more buckets.
+        full_bucket: average bytes per bucket above which a table gets more buckets.
+        small_bucket: a bucket below this size is always written whole when it changes.
+        share: share of a bucket's rows that may have changed since it was written whole.
         gathered: bytes in memory that one task gathers from all buckets of a table.
-        added: a file of added rows.
+        added: size of a file of added rows.
     """
 
     read: int = 32 * MIB
@@ -51,15 +52,15 @@ def power_of_two(wanted: float) -> int:
 
 
 def shared_out(weights: Iterable[tuple[int, int]], size: int) -> dict[int, int]:
-    """Share groups out to tasks.
+    """Distribute groups over tasks.
 
     Args:
         weights: groups and their bytes.
-        size: bytes of a task; a group that has more is alone.
+        size: bytes of a task; a larger group gets a task of its own.
 
     Returns:
-        The number of a task, from 0, by group; none has less than half of `size`, but the last
-        and those beside a large group.
+        The task number of each group, from 0. Every task has at least half of `size`, except the last
+        one and those next to a large group.
     """
     tasks: dict[int, int] = {}
     task, held = 0, 0
@@ -72,7 +73,7 @@ def shared_out(weights: Iterable[tuple[int, int]], size: int) -> dict[int, int]:
 
 
 def labels(count: int) -> tuple[int, ...]:
-    """Whole numbers of which Spark's hash partitioning gives each one partition of its own.
+    """Numbers that Spark's hash partitioning puts into one partition each.
 
     Spark spreads rows by a hash of a column, which leaves a third of the partitions empty and gives
     others two or three. Were its hash another one, rows would be spread as unevenly as without this.

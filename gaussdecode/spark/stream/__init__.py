@@ -1,1 +1,1 @@
-"""Landed changes as rows: a DataFrame, and a source of Spark."""
+"""Read landed changes as rows: a DataFrame, and a data source of Spark."""

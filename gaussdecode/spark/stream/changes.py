@@ -1,9 +1,9 @@
-"""Changes as a DataFrame: the files of the log, read natively, in one schema.
+"""Read landed changes as a DataFrame: Spark reads the files natively, in one schema.
 
     changes(spark, root, "public.orders", from_=41)      everything after entry 41
 
-Merged files are read in place of those they stand for. Order rows by `Landing.order`, which of
-one source in the order of its log is `ORDER`; take a number of the log as progress, never a position.
+Merged files are read in place of those that they replace. Order rows by `Landing.order`; for one source
+in LSN order that is `ORDER`. Use an entry number as progress, never a position.
 """
 
 import contextlib
@@ -45,20 +45,20 @@ def changes(
     """Read the changes of a table.
 
     Args:
-        spark: running.
-        root: of the landing.
+        spark: a running session.
+        root: root of the landing.
         table: ``schema.name``, or its directory.
-        from_: changes after this entry; None for all there are.
-        to: up to this entry; None for the end of the log.
-        with_n: with the number of its commit entry in ``gd_n``; reads no merged files.
+        from_: read changes after this entry; None for all.
+        to: read up to this entry; None for the end of the log.
+        with_n: add the number of the commit entry as ``gd_n``; reads no merged files.
 
     Returns:
-        Our columns, those of the newest version of the table, and those it had earlier
-        and dropped since; NULL where a version has none. Truncate markers are rows of op T.
+        Our columns, those of the newest version of the table, and dropped ones; NULL if a version lacks
+        a column. Truncate markers are rows of op T.
 
     Raises:
-        ConfigError: there is no such table, or the log does not reach there.
-        LandingError: retention has taken entries that are asked for, or files are damaged.
+        ConfigError: there is no such table, or the point is outside the log.
+        LandingError: retention has removed entries that are needed, or files are damaged.
     """
     landing = Landing(root)
     directory = landing.find_table(table)
@@ -72,7 +72,7 @@ def changes(
 
 
 def _refuse_ours(landing: Landing, directory: str) -> None:
-    """Refuse what has no changes of a table, with the way to read it."""
+    """Refuse a directory that is no table of the source; the text says how to read it."""
     if directory in SYSTEM_TABLES:
         raise ConfigError(
             f"{directory} is no table of the source and has no versions: read the files that the log names, "
@@ -82,7 +82,7 @@ def _refuse_ours(landing: Landing, directory: str) -> None:
 
 
 def _between(landing: Landing, frame: DataFrame, after: Reach | None, until: Reach) -> DataFrame:
-    """Leave out what entries have beyond the CSNs that are wanted."""
+    """Drop rows of entries that are beyond the wanted CSNs."""
     if after is not None and after.csn is not None:
         frame = frame.where(~_is_up_to(landing, after))
     return frame if until.csn is None else frame.where(_is_up_to(landing, until))
@@ -151,13 +151,13 @@ def read_changes(
 
 
 def _number() -> Column:
-    """Landed files begin with the number of their entry."""
+    """Entry number from a landed file's name, which begins with it."""
     name = F.regexp_extract(F.input_file_name(), r"/(\d{20})-[^/]*\.parquet$", 1)
     return name.cast("bigint")
 
 
 def as_one(versions: list[TableSchema]) -> TableSchema:
-    """One schema that rows of all versions are read in: `with_dropped`, of several sources too.
+    """One schema for rows of all versions: `with_dropped`, also for several sources.
 
     Raises:
         LandingError: the newest versions of several sources cannot be one table.
@@ -185,7 +185,7 @@ def as_one(versions: list[TableSchema]) -> TableSchema:
 
 
 def with_dropped(versions: list[TableSchema]) -> TableSchema:
-    """The newest version, with the columns that earlier ones had and it has not."""
+    """The newest version, with dropped columns of earlier ones."""
     newest = versions[-1]
     columns = list(newest.columns)
     for older in reversed(versions[:-1]):

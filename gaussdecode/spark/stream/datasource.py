@@ -1,33 +1,33 @@
-"""``spark.read.format("gaussdecode")`` and ``readStream``: the commit log as a source.
+"""Read the commit log as a Spark data source: ``spark.read.format("gaussdecode")`` and ``readStream``.
 
     spark.dataSource.register(GaussDecodeSource)
     spark.readStream.format("gaussdecode").option("table", "shop.orders").load(root)
 
-Offsets are numbers of commit entries, so a micro-batch always ends between two entries, for all
-tables, and has whole transactions. They say of which landing (`gaussdecode.spark.log.offset`): one that was begun anew
-at the same path stops a query. Rows are changes: of one table with its columns, or of all
-tables in one form (`gaussdecode.spark.stream.rows`). Or they are landed files: in ``foreachBatch`` give
-those to `changes_of` and get the changes read natively.
+Offsets are numbers of commit entries, so a micro-batch always ends between two entries, for all tables,
+and has whole transactions. They name their landing (`gaussdecode.spark.log.offset`): if a new landing
+was begun at the same path, the query stops. Rows are changes: of one table with its columns, or of all
+tables in one form (`gaussdecode.spark.stream.rows`). Or they are landed files: in ``foreachBatch`` pass
+those to `changes_of`, which reads the changes natively.
 
 ======================== =====================================================================
 option                   is
 ======================== =====================================================================
 ``path``                 the landing's root, or the URL of its mirror
-``table``                only this one; its rows have its columns
+``table``                read only this table; rows have its columns
 ``rows``                 ``changes`` (default) or ``files``
 ``startingOffset``       ``earliest`` (default: all that retention has left), ``latest``, or a number:
                          entries after it. ``41@ID`` refuses any other landing than the one with this id
-``endingOffset``         of a batch: the last entry, in the same way; without it, the end of the log
-``failOnDataLoss``       ``false`` goes on over recorded gaps, tables in quarantine, suspect entries, and
-                         entries that retention took before they were read; ``true`` stops there (default)
-``maxEntriesPerTrigger`` at most so many entries in a micro-batch (arbitrary default 1000); before
-                         Spark 4.2 the first one after a start takes all there is
-``maxBytesPerTrigger``   no further entry once the files of those taken have so many bytes
+``endingOffset``         last entry of a batch, in the same way; without it, the end of the log
+``failOnDataLoss``       ``false`` continues after recorded gaps, tables in quarantine, suspect entries, and
+                         entries that retention removed unread; ``true`` stops there (default)
+``maxEntriesPerTrigger`` most entries in a micro-batch (arbitrary default 1000); before Spark 4.2
+                         the first batch after a start takes all entries
+``maxBytesPerTrigger``   add no further entry once the files of a micro-batch have this many bytes
 ======================== =====================================================================
 
-With ``availableNow`` all entries of the start come, in as many batches as that takes (one, before
-Spark 4.2). Spark has no metrics of Python sources; how far the log is ahead stands in the query's
-progress: ``latestOffset`` beside ``endOffset``.
+With ``availableNow`` the query reads all entries that exist at its start, in several batches (in one,
+before Spark 4.2). Spark has no metrics of Python sources; the query's progress shows how far the log
+is ahead: ``latestOffset`` beside ``endOffset``.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -90,26 +90,26 @@ _KNOWN: Final = frozenset(
 
 
 class Form(Protocol):
-    """What a row is."""
+    """The form of a row."""
 
     def schema(self) -> T.StructType | str:
-        """As Spark knows it."""
+        """Schema for Spark."""
 
     def check(self, entry: CommitEntry) -> None:
         """Refuse an entry that rows of this form cannot show."""
 
     def parts(self, entries: Iterable[CommitEntry]) -> Iterator[Sequence[Any]]:
-        """What each task reads; picklable. Any: as `read` takes it."""
+        """The input of each task; picklable. Any: as `read` takes it."""
 
     def read(self, parts: Sequence[Any], wanted: T.StructType) -> Iterator[Any]:
         """Rows, as tuples or in batches. Any: as Spark takes them."""
 
 
 class FileRows:
-    """A row is a landed file.
+    """Rows that each describe a landed file.
 
     Args:
-        root: of the landing.
+        root: root of the landing.
         table: only this one; None for all.
     """
 
@@ -118,11 +118,11 @@ class FileRows:
         self._table = None if table is None else self._landing.find_table(table)
 
     def schema(self) -> str:
-        """As Spark knows it."""
+        """Schema for Spark."""
         return SCHEMA
 
     def check(self, entry: CommitEntry) -> None:
-        """Any will do."""
+        """Accept any entry."""
 
     def parts(self, entries: Iterable[CommitEntry]) -> Iterator[Sequence[Any]]:
         """The rows themselves."""
@@ -136,7 +136,7 @@ class FileRows:
             yield rows[first : first + _TASK_FILES]
 
     def read(self, parts: Sequence[Any], wanted: T.StructType) -> Iterator[Any]:
-        """Those columns that are wanted."""
+        """Return the wanted columns."""
         names = [text.split()[0] for text in SCHEMA.split(", ")]
         chosen = [names.index(name) for name in wanted.names]
         for row in parts:
@@ -144,17 +144,17 @@ class FileRows:
 
 
 class GaussDecodeSource(DataSource):
-    """A commit log, as rows."""
+    """The Spark data source for a commit log."""
 
     _form: Form | None = None
 
     @classmethod
     def name(cls) -> str:
-        """What ``format`` takes."""
+        """Name for ``format``."""
         return "gaussdecode"
 
     def schema(self) -> T.StructType | str:
-        """Of the form that was asked for."""
+        """Schema of the chosen form."""
         return self._known_form().schema()
 
     def _known_form(self) -> Form:
@@ -173,7 +173,7 @@ class GaussDecodeSource(DataSource):
 
 
 class _Options:
-    """Options as given; Spark lowers the case of their names."""
+    """Options as given; Spark puts their names in lower case."""
 
     def __init__(self, given: Any) -> None:  # Any: a mapping of Spark's
         options = {str(key).lower(): str(value) for key, value in given.items()}
@@ -202,7 +202,7 @@ class _Options:
         self._fails = _BOOLEANS[word]
 
     def form(self) -> Form:
-        """What a row is."""
+        """The chosen form of a row."""
         if self._rows == "files":
             return FileRows(self.root, self.table)
         if self.table is None:
@@ -217,24 +217,23 @@ class _Options:
         return landing.first_n - 1 if self._starting == "earliest" else landing.last_n
 
     def last(self, landing: Landing) -> int:
-        """Entry with which a batch ends."""
+        """Entry that a batch ends with."""
         if self._ending is None:
             return landing.last_n
         self._ending.check_identity(landing, _ANEW)
         return min(landing.last_n, self._ending.n)
 
     def partitions(self, form: Form, first: int, last: int) -> list["_Task"]:
-        """Cut a piece of the log into tasks.
+        """Cut a range of entries into tasks.
 
         Raises:
-            LandingError: changes are missing among it, and that was not said to be right.
+            LandingError: changes in it are missing, and failOnDataLoss is not false.
         """
         landing = Landing(self.root)
         begin = landing.first_n
         if first < begin and self._fails:
             raise LandingError(
-                f"{self.root}: entries {first} to {begin - 1} were given up by retention before they were "
-                f"read; begin anew after a snapshot, or go on with {_GO_ON}"
+                f"{self.root}: entries {first} to {begin - 1} were removed by retention before they were read; begin anew after a snapshot, or go on with {_GO_ON}"
             )
         directory = None if self.table is None else landing.find_table(self.table)
         entries = landing.entries(max(first, begin), last)
@@ -265,11 +264,11 @@ class _Options:
 
 
 def _loss(entry: CommitEntry, directory: str | None) -> str | None:
-    """Say what is missing or may be wrong from an entry on, and what to do.
+    """Describe missing or doubtful changes of an entry, and the remedy.
 
     Args:
-        entry: of any kind.
-        directory: of the only table that is read; None for all.
+        entry: entry of any kind.
+        directory: directory of the only table that is read; None for all.
     """
     if entry.kind is EntryKind.GAP:
         return (
@@ -296,7 +295,7 @@ def _loss(entry: CommitEntry, directory: str | None) -> str | None:
 
 
 def _offset(options: dict[str, str], name: str) -> Offset | None:
-    """An option that is the number of an entry, perhaps with the id of its landing: ``41@6f3a...``."""
+    """An option with an entry number, and optionally the id of its landing: ``41@6f3a...``."""
     number, _, landing_id = options.get(name.lower(), "").partition("@")
     if not number:
         return None
@@ -304,10 +303,10 @@ def _offset(options: dict[str, str], name: str) -> Offset | None:
 
 
 def _number(options: dict[str, str], name: str, least: int, default: int | None) -> Any:  # Any: int
-    """An option that is a whole number.
+    """An option with a whole number.
 
     Raises:
-        ConfigError: it is none, or too small.
+        ConfigError: the text is not a whole number, or too small.
     """
     text = options.get(name.lower())
     if text is None:
@@ -343,10 +342,10 @@ def _row(landing: Landing, entry: CommitEntry, file: LandingFile) -> tuple[Any, 
 
 
 class _Task(InputPartition):
-    """What one task reads; picklable.
+    """The input of one task; picklable.
 
     Args:
-        parts: of the form.
+        parts: parts of the form.
     """
 
     def __init__(self, parts: Sequence[Any]) -> None:  # Any: as the form reads them
@@ -354,7 +353,7 @@ class _Task(InputPartition):
 
 
 class _Reader(DataSourceReader):
-    """All entries there are now."""
+    """Reads all entries that exist now."""
 
     def __init__(self, options: _Options, form: Form, schema: T.StructType) -> None:
         self._options, self._form, self._schema = options, form, schema
@@ -369,7 +368,7 @@ class _Reader(DataSourceReader):
 
 
 class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Entries after an offset, which is that of the last one; see `Offset`."""
+    """Reads entries after an offset, which is that of the last one; see `Offset`."""
 
     def __init__(self, options: _Options, form: Form, schema: T.StructType) -> None:
         self._options, self._form, self._schema = options, form, schema
@@ -386,7 +385,7 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         start: Json | None = None,
         limit: Any = None,  # Any: ReadLimit, which Spark 4.0 does not have
     ) -> Json:
-        """The end of the next batch; Spark before 4.2 says neither from where nor how far."""
+        """End of the next batch; Spark before 4.2 passes neither its start nor a limit."""
         landing = Landing(self._options.root)
         # Spark before 4.2 plans the batch of the last run once more, before it asks for the first time.
         given = self._read if self._has_begun else None
@@ -425,15 +424,15 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def changes_of(spark: SparkSession, root: Given, batch: DataFrame) -> dict[str, DataFrame]:
-    """Give the changes that the files of a micro-batch hold.
+    """Read the changes in the files of a micro-batch.
 
     Args:
-        spark: running.
-        root: of the landing.
+        spark: a running session.
+        root: root of the landing.
         batch: rows of this source, as ``foreachBatch`` gets them.
 
     Returns:
-        By table's directory, see `gaussdecode.spark.stream.changes.changes`.
+        Changes by table directory, see `gaussdecode.spark.stream.changes.changes`.
     """
     landing = Landing(root)
     wanted = {(row["n"], row["path"]) for row in batch.select("n", "path").collect()}

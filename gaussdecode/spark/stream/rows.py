@@ -1,9 +1,11 @@
-"""Landed changes as rows of a source: those of one table, or of all tables in one form.
+"""Read landed changes as rows of the data source: rows of one table, or of all tables in one form.
 
-Given entries; promises every row of their files once, in parts that executors read: small
-files together, large ones by row groups. Rows of one table have the columns that all its versions
-had when the query began (`TableRows`); rows of all tables have their values as texts by
-true name (`AllRows`).
+Given entries; promises every row of their files once, in parts that executors read: small files
+together, large ones by row groups. Rows of one table have the columns that all its versions had when
+the query began (`TableRows`). Rows of all tables have their values as texts by true name (`AllRows`).
+
+A stream keeps the columns that it began with. Columns that widen silently would drop a new column until
+the query is started again.
 """
 
 import json
@@ -54,10 +56,10 @@ class Part(NamedTuple):
 
     Attributes:
         n: number of its entry.
-        snapshot: ``all`` when its rows replace the table, ``some`` when a condition chose them.
-        table: directory.
-        path: from the root.
-        schema_id: of its rows.
+        snapshot: ``all`` if its rows replace the table, ``some`` for a snapshot with a condition.
+        table: directory of the table.
+        path: path relative to the root.
+        schema_id: schema version of its rows.
         groups: first row group and the one after the last; None for all.
     """
 
@@ -72,13 +74,13 @@ class Part(NamedTuple):
 def parts_of(
     root: Place, entries: Iterable[CommitEntry], table: str | None, part_bytes: int = PART_BYTES
 ) -> Iterator[tuple[Part, ...]]:
-    """Cut the files of entries into what one task reads each.
+    """Cut the files of entries into task inputs.
 
     Args:
-        root: of the landing.
-        entries: in order.
-        table: directory of the one that is wanted; None for all but the system's.
-        part_bytes: of files in a task.
+        root: root of the landing.
+        entries: entries in order.
+        table: directory of the wanted table; None for all but the system's.
+        part_bytes: bytes of files per task.
     """
     held: list[Part] = []
     size = 0
@@ -132,15 +134,15 @@ def _groups(root: Place, part: Part) -> Iterator[pa.Table]:
 
 
 class TableRows:
-    """Rows of one table, in the columns of all versions there are when it is made.
+    """Rows of one table, with the columns of all versions that exist at construction.
 
     Args:
-        root: of the landing.
+        root: root of the landing.
         table: ``schema.name``, or its directory.
 
     Raises:
         ConfigError: there is no such table.
-        LandingError: nobody knows which column of one version is which of another.
+        LandingError: the columns of two versions cannot be matched.
     """
 
     def __init__(self, root: Given, table: str) -> None:
@@ -153,7 +155,7 @@ class TableRows:
         self._target = _merged(newest.title, list(self._versions.values()))
 
     def schema(self) -> T.StructType:
-        """As Spark knows it."""
+        """Schema for Spark."""
         ours = {field.name: field.type for field in change_fields(self._target)}
         fields = [("gd_n", pa.int64()), *((name, ours.pop(name)) for name in _STAMPS)]
         fields += [("gd_snapshot", pa.string()), *ours.items()]
@@ -161,10 +163,10 @@ class TableRows:
         return T.StructType([T.StructField(name, spark_type(of)) for name, of in fields])
 
     def check(self, entry: CommitEntry) -> None:
-        """Refuse columns that came after the query began.
+        """Refuse columns that were added after the query began.
 
         Raises:
-            LandingError: they must be read by a query that knows them.
+            LandingError: a new query must read them.
         """
         for file in entry.files if data_kinds(entry) else ():
             if file.table == self.table and file.schema_id not in self._versions:
@@ -174,7 +176,7 @@ class TableRows:
                 )
 
     def parts(self, entries: Iterable[CommitEntry]) -> Iterator[tuple[Part, ...]]:
-        """What each task reads."""
+        """The input of each task."""
         return parts_of(self.root, entries, self.table)
 
     def read(self, parts: Sequence[Part], wanted: T.StructType) -> Iterator[pa.RecordBatch]:
@@ -228,7 +230,7 @@ class AllRows:
     """Rows of all tables: values as texts, by true name.
 
     Args:
-        root: of the landing.
+        root: root of the landing.
     """
 
     def __init__(self, root: Given) -> None:
@@ -236,16 +238,16 @@ class AllRows:
         self.root, self._has_several = landing.root, landing.has_several
 
     def schema(self) -> str:
-        """As Spark knows it; with the source, where there are several."""
+        """Schema for Spark; with the source, if there are several."""
         if not self._has_several:
             return ALL_SCHEMA
         return ALL_SCHEMA.replace("gd_lsn bigint", f"{SOURCE} string, gd_lsn bigint")
 
     def check(self, entry: CommitEntry) -> None:
-        """Any columns will do."""
+        """Accept any columns."""
 
     def parts(self, entries: Iterable[CommitEntry]) -> Iterator[tuple[Part, ...]]:
-        """What each task reads."""
+        """The input of each task."""
         return parts_of(self.root, entries, None)
 
     def read(self, parts: Sequence[Part], wanted: T.StructType) -> Iterator[pa.RecordBatch]:
@@ -314,7 +316,7 @@ def _keys(
     after: Mapping[str, pa.Array],
     ops: np.ndarray[Any, Any],  # Any: letters
 ) -> pa.Array:
-    """The key after the change; of a removed row the one it had. NULL in a multiset."""
+    """The key after the change; for a removed row the key before. NULL in a multiset."""
     is_gone = ops == "D"
     columns = {}
     for name in key or ():
@@ -329,7 +331,7 @@ def _maps(
     sent: np.ndarray[Any, Any],  # Any: by row and column
     is_there: np.ndarray[Any, Any],  # Any: by row
 ) -> pa.Array:
-    """Maps of names to texts, one per row; without what was not sent, NULL where nothing is."""
+    """Maps of names to texts, one per row, without values that were not sent; NULL if there is no row."""
     rows, count = sent.shape
     chosen = sent & is_there[:, None]
     where = np.flatnonzero(chosen.ravel())
@@ -359,7 +361,7 @@ def _maps(
 
 
 def _texts(values: pa.Array, raws: Sequence[Mapping[str, str]], name: str) -> pa.Array:
-    """Values as texts; those that do not fit as the server printed them."""
+    """Values as texts; the server's text if a value does not fit."""
     found = spelled(values)
     if not any(name in pairs for pairs in raws):
         return found
@@ -367,7 +369,7 @@ def _texts(values: pa.Array, raws: Sequence[Mapping[str, str]], name: str) -> pa
 
 
 def spelled(values: pa.Array) -> pa.Array:
-    """Spell values as SQL does; lists and intervals as JSON, times in ISO and UTC."""
+    """Format values as SQL does; lists and intervals as JSON, times in ISO form and UTC."""
     of = values.type
     if pa.types.is_boolean(of):
         return pc.if_else(values, "t", "f").cast(pa.string())

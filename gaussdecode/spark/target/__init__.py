@@ -1,1 +1,1 @@
-"""The target: Delta tables made of immutable files, and versions of all of them together."""
+"""Store the target: Delta tables of immutable files, and versions of all tables together."""

@@ -1,7 +1,7 @@
-"""Names of a target's tables in a catalog of the session.
+"""Name a target's tables in a catalog.
 
-A pattern gives each table of the source a name: parts with dots between them, in which ``{schema}``
-and ``{table}`` stand for the source's names. Pure; needs no pyspark.
+A pattern gives each table of the source a name of parts separated by dots. ``{schema}`` and ``{table}``
+in it are replaced by the source's names. Pure; needs no pyspark.
 """
 
 import string
@@ -15,10 +15,10 @@ Name = tuple[str, ...]
 
 
 def full_pattern(text: str) -> str:
-    """Complete a pattern: a catalog alone gets the source's schemas as its namespaces.
+    """Complete a pattern: a catalog name alone uses the source's schemas as namespaces.
 
     Raises:
-        ConfigError: it is no pattern that tells tables apart; says what is allowed.
+        ConfigError: the pattern does not tell tables apart; the text says what is allowed.
     """
     if _SCHEMA not in text and _TABLE not in text:
         text += f".{_SCHEMA}.{_TABLE}" if "." not in text else f".{_SCHEMA}_{_TABLE}"
@@ -43,7 +43,7 @@ def name_of(pattern: str, directory: str) -> Name:
     """The name of a table, part by part.
 
     Args:
-        pattern: of `full_pattern`.
+        pattern: result of `full_pattern`.
         directory: the table's in the landing and in the target.
     """
     schema, table = (unquote(part, errors="surrogateescape") for part in directory.split("."))
@@ -51,25 +51,25 @@ def name_of(pattern: str, directory: str) -> Name:
 
 
 def positions_name(pattern: str) -> Name:
-    """The name of the table of positions: as if a schema ``gd`` of the source had it.
+    """The name of the table of positions: that of a table in a schema ``gd`` of the source.
 
     Args:
-        pattern: of `full_pattern`.
+        pattern: result of `full_pattern`.
     """
     table = "positions" if _SCHEMA in pattern else "gd_positions"
     return tuple(part.format(schema="gd", table=table) for part in pattern.split("."))
 
 
 def check_apart(pattern: str, directories: Iterable[str], beside: str = "") -> None:
-    """See that no two tables get one name; many catalogs do not tell upper from lower case.
+    """Check that no two tables get the same name; many catalogs ignore case.
 
     Args:
-        pattern: of `full_pattern`.
-        directories: of tables.
-        beside: each has another table with this after its name; none if it has not.
+        pattern: result of `full_pattern`.
+        directories: directories of the tables.
+        beside: suffix of a second table that each has; empty for none.
 
     Raises:
-        ConfigError: two do.
+        ConfigError: two tables would get the same name.
     """
     positions = tuple(part.casefold() for part in positions_name(pattern))
     found: dict[Name, str] = {positions: "of positions, which gaussdecode keeps,"}

@@ -1,7 +1,7 @@
-"""Comments of tables and columns: those a database has, those a lake has, and what differs.
+"""Compare comments of tables and columns in a database with those in a lake.
 
-Columns are the same by their attribute number where the table is the one that landed, as everywhere; only
-where it was made anew, or restored elsewhere, by their true name. Pure; needs no pyspark.
+Columns match by attribute number if the table is the one that landed. If the table was created again,
+or restored elsewhere, they match by true name. Pure; needs no pyspark.
 """
 
 import dataclasses
@@ -16,13 +16,13 @@ _APART: Final = "\n\n"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Described:
-    """What a database says of a table.
+    """Comments of a table in the database.
 
     Attributes:
-        oid: of the table.
+        oid: OID of the table.
         table: its comment; empty for none.
         names: true names of its columns, by attribute number.
-        columns: comments of columns, by attribute number; of those that have one.
+        columns: comments by attribute number; only columns that have one.
     """
 
     oid: int
@@ -31,18 +31,18 @@ class Described:
     columns: Mapping[int, str] = dataclasses.field(default_factory=dict)
 
     def shortened(self, letters: int) -> Self:
-        """The same, with comments of so many letters at most; from 1."""
+        """The same comments, cut to this number of characters; at least 1."""
         columns = {number: _cut(text, letters) for number, text in self.columns.items()}
         return dataclasses.replace(self, table=_cut(self.table, letters), columns=columns)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Comments:
-    """Comments of a table of a lake.
+    """Comments of a lake table.
 
     Attributes:
-        table: the table's; empty for none.
-        columns: of all columns, by name; empty for none.
+        table: comment of the table; empty for none.
+        columns: comments of all columns, by name; empty for none.
     """
 
     table: str
@@ -51,11 +51,11 @@ class Comments:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Changed:
-    """What of the comments of a table changes.
+    """Comments of a table that change.
 
     Attributes:
-        table: its new comment; None where that stays.
-        columns: by name, those that get another comment; empty for none any more.
+        table: new comment of the table; None if unchanged.
+        columns: new comments of changed columns, by name; empty to remove one.
     """
 
     table: str | None = None
@@ -66,12 +66,12 @@ class Changed:
 
 
 def wanted(schema: TableSchema, here: Described, where_from: str) -> Comments:
-    """What a table of a lake is to say.
+    """The comments that a lake table should have.
 
     Args:
-        schema: of the table as it is in the lake.
-        here: what the database says of the table now.
-        where_from: sentence about the table that stands after its comment.
+        schema: schema of the table in the lake.
+        here: comments in the database now.
+        where_from: sentence on the table's origin, which follows its comment.
     """
     by_name = {name: here.columns.get(number, "") for number, name in here.names.items()}
     columns = {}
@@ -85,18 +85,18 @@ def wanted(schema: TableSchema, here: Described, where_from: str) -> Comments:
 
 
 def before(where_from: str, text: str) -> str:
-    """A table's comment and, after it, the sentence that says where the table is from."""
+    """A table's comment followed by the sentence on its origin."""
     return f"{text}{_APART}{where_from}" if text else where_from
 
 
 def kept(where_from: str, held: str) -> str:
-    """What a table that is written anew says: what it said, with a newer sentence after it."""
+    """The comment of a rewritten table: the old comment with a new sentence on its origin."""
     text, apart, _ = held.rpartition(_APART)
     return before(where_from, text if apart else "")
 
 
 def difference(held: Comments, to_be: Comments) -> Changed:
-    """What makes comments of a table those that are wanted; of columns that both know."""
+    """The changes that turn one set of comments into another; columns in both only."""
     columns = {
         name: text
         for name, text in to_be.columns.items()

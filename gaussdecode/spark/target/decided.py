@@ -1,4 +1,4 @@
-"""Tables that stand still, and what somebody has said of their columns; both are kept in the target."""
+"""Record stopped tables and an operator's declarations about columns, both kept in the target."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -8,18 +8,18 @@ from gaussdecode.model.columns import DROPPED
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Stop:
-    """A table stands still before an entry: nobody knows which columns or rows are which.
+    """A table is stopped before an entry: its columns or rows cannot be matched.
 
     Attributes:
-        n: complete up to this entry.
-        old: schema_id of its rows; empty where retention has taken what it lacks.
-        new: schema_id of the changes after it; empty where there are none.
-        why: in a sentence.
-        is_suspect: an entry says that the source changed its rows without a change in the stream.
-        seen: schema_ids of the changes that it lacks; None where that was not noted.
-        decided: how often somebody had said something of its columns.
+        n: entry up to which it is complete.
+        old: schema_id of its rows; empty if retention removed the missing changes.
+        new: schema_id of the changes after them; empty if there are none.
+        why: the reason, in a sentence.
+        is_suspect: an entry says that the source changed rows without sending the changes.
+        seen: schema_ids of the missing changes; None if not recorded.
+        decided: number of an operator's declarations at that time.
 
-    Where several sources differ there is no version before: `old` is empty.
+    If several sources differ there is no version before: `old` is empty.
     """
 
     n: int
@@ -31,11 +31,11 @@ class Stop:
     decided: int = 0
 
     def may_move(self, decided: "Decided", first_n: int, *, accept_suspects: bool) -> bool:
-        """Whether another look at the changes that it lacks may end it, or give another reason.
+        """Whether reading the missing changes again may end the stop, or give another reason.
 
         Args:
-            decided: what was said of its columns by now.
-            first_n: the first entry that retention has left.
+            decided: declarations by now.
+            first_n: oldest entry that retention has left.
             accept_suspects: see `make_plan`.
         """
         is_taken = self.n + 1 < first_n and bool(self.old or self.new)
@@ -44,18 +44,17 @@ class Stop:
 
     @property
     def is_gone(self) -> bool:
-        """Its last changes can never be told apart, for the source has the table no more."""
+        """Whether the source dropped the table, so that its last changes can never be matched."""
         return self.why == DROPPED
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Decided:
-    """Which columns are which, as somebody said where nobody could know.
+    """Columns that an operator declared to be the same, since the schemas alone do not tell.
 
     Attributes:
-        numbers: by schema_id and name in the files.
-        changes: number of the entry, schema_id before and after it, of each change it was
-            said of.
+        numbers: column numbers by schema_id and name in the files.
+        changes: the schema changes declared so far: entry number, schema_id before and after.
     """
 
     numbers: Mapping[str, Mapping[str, int]] = dataclasses.field(default_factory=dict)

@@ -1,9 +1,12 @@
-"""Rows of files that never change: which of them are still current, and whose they are.
+"""Write and read deletion vectors and added files: rows of immutable files that are no longer current.
 
-The current state is *base files*, of one bucket each, and *added files*, whose rows are of many
-buckets and sorted by them. Either may have a *deletion vector*: the positions of its rows that are
-no longer current, as Delta Lake's protocol has them (a roaring bitmap; those of many files are in one
-file, each at its place). The spans of buckets in an added file stand in its footer.
+The current state has *base files*, of one bucket each, and *added files*, whose rows are of many
+buckets and sorted by them. Either may have a *deletion vector*: the positions of its rows that are no
+longer current, in Delta Lake's format (a roaring bitmap; those of many files share one file, each at
+its offset). The footer of an added file holds the spans of its buckets.
+
+Rejected: added rows of which the newest of a key wins (every reader would sort, and a table without a
+key has none) and equality deletes (cheap to write, paid for by every reader).
 """
 
 import array
@@ -42,13 +45,13 @@ _ZEROMQ = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^
 
 
 class Vector(NamedTuple):
-    """Where a deletion vector is.
+    """The location of a deletion vector.
 
     Attributes:
-        prefix: directory of its file, below the table.
-        id: in the name of its file.
-        offset: of its length in the file.
-        size: of the bitmap.
+        prefix: directory of its file, relative to the table.
+        id: part of its file's name.
+        offset: offset of its length in the file.
+        size: size of the bitmap.
     """
 
     prefix: str
@@ -58,7 +61,7 @@ class Vector(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> "Vector":
-        """Read what `str` gives."""
+        """Parse the text that `str` gives."""
         prefix, name, offset, size = text.split(":")
         return cls(prefix, uuid.UUID(name), int(offset), int(size))
 
@@ -67,16 +70,16 @@ class Vector(NamedTuple):
 
     @property
     def path(self) -> str:
-        """Of its file, below the table."""
+        """Path of its file, relative to the table."""
         name = f"deletion_vector_{self.id}.bin"
         return f"{self.prefix}/{name}" if self.prefix else name
 
     @classmethod
     def from_action(cls, of: Mapping[str, Any]) -> "Vector":  # Any: JSON
-        """Read what the log says.
+        """Read an action of the log.
 
         Raises:
-            LandingError: it stands where this program writes none.
+            LandingError: this program did not write the vector.
         """
         if of["storageType"] != "u":
             raise LandingError("the log has a deletion vector that this program did not write")
@@ -85,7 +88,7 @@ class Vector(NamedTuple):
         return cls(text[:-20], uuid.UUID(bytes=name), int(of["offset"]), int(of["sizeInBytes"]))
 
     def action(self, cardinality: int) -> dict[str, Any]:  # Any: JSON
-        """The same for the log."""
+        """Make the log's action."""
         name = b85encode(self.id.bytes).translate(bytes.maketrans(_PLAIN, _ZEROMQ)).decode()
         return {
             "storageType": "u",
@@ -97,7 +100,7 @@ class Vector(NamedTuple):
 
 
 def ended_rows(root: Place, file: StateFile) -> Ints:
-    """The deletion vector of a file, sorted.
+    """Positions in a file's deletion vector, sorted.
 
     Raises:
         LandingError: its file is missing or damaged.
@@ -117,11 +120,11 @@ def ended_rows(root: Place, file: StateFile) -> Ints:
 
 
 def read_vector(path: Place, of: Vector) -> Ints:
-    """Positions that a vector has, sorted.
+    """Read the positions of a deletion vector, sorted.
 
     Raises:
         OSError: its file cannot be read.
-        ValueError: it is damaged.
+        ValueError: the vector is damaged.
     """
     with open_file(path) as file:
         file.seek(of.offset)
@@ -141,7 +144,7 @@ def read_vector(path: Place, of: Vector) -> Ints:
 def write_vectors(
     root: Place, prefix: str, vectors: Mapping[str, Ints]
 ) -> tuple[dict[str, Vector], int]:
-    """Write the vectors of files into one file; give where each is, by path, and the size of the file."""
+    """Write the vectors of files into one file; return each location by path, and the file's size."""
     folder, name = PurePosixPath(prefix).parts
     number, content, found = uuid.UUID(bytes=secrets.token_bytes(16)), bytearray(_VERSION), {}
     for path in sorted(vectors):
@@ -159,7 +162,7 @@ def write_vectors(
 
 
 def is_current(span: Span, ended: Ints) -> npt.NDArray[np.bool_]:
-    """Which rows of a span of positions are not in a deletion vector."""
+    """Which positions of a span are not in a deletion vector."""
     start, stop = span
     result = np.ones(stop - start, dtype=np.bool_)
     low, high = np.searchsorted(ended, [start, stop])
@@ -168,7 +171,7 @@ def is_current(span: Span, ended: Ints) -> npt.NDArray[np.bool_]:
 
 
 def current_rows(root: Place, file: StateFile, columns: Sequence[str] | None = None) -> pa.Table:
-    """The rows of a file that are current.
+    """Read the current rows of a file.
 
     Raises:
         LandingError: the file is missing or damaged.
@@ -186,7 +189,7 @@ def current_rows(root: Place, file: StateFile, columns: Sequence[str] | None = N
 def write_added(
     root: Place, name: str, schema_id: str, parts: Mapping[int, pa.Table], partition: str = ""
 ) -> StateFile:
-    """Write rows by bucket into one file."""
+    """Write rows, sorted by bucket, into one added file."""
     buckets = sorted(parts)
     edges = np.cumsum([0, *(parts[bucket].num_rows for bucket in buckets)]).tolist()
     spans = [[b, edges[i], edges[i + 1]] for i, b in enumerate(buckets)]
@@ -197,7 +200,7 @@ def write_added(
 
 @functools.lru_cache(maxsize=4096)
 def spans(path: Place) -> dict[int, Span]:
-    """Where the rows of buckets are in an added file, by bucket.
+    """Spans of an added file's rows, by bucket.
 
     Raises:
         LandingError: the file is missing or damaged.
@@ -210,15 +213,15 @@ def spans(path: Place) -> dict[int, Span]:
 
 
 def folded(files: Iterable[tuple[str, int]], size: int, most: int) -> list[str]:
-    """Choose which added files to write anew together with new rows.
+    """Choose the added files to rewrite together with new rows.
 
-    The newest ones, while each is at most twice as large as all that is younger: so sizes double
-    from file to file, there are few of them, and a row is written a few times only.
+    Takes the newest ones while each is at most twice as large as all younger ones together. So sizes
+    double from file to file, there are few files, and a row is written only a few times.
 
     Args:
         files: paths and sizes, oldest first.
-        size: of what is new.
-        most: sum of sizes that is not exceeded.
+        size: size of the new rows.
+        most: upper limit of the sum of sizes.
     """
     chosen: list[str] = []
     for path, held in reversed(list(files)):

@@ -1,10 +1,9 @@
-"""The log of a table of Delta Lake: which files are a version of it.
+"""Read and write a Delta Lake table's log, which lists the files of each version.
 
-Written and read by the protocol's own document (delta-io/delta, PROTOCOL.md): no library that needs
-no Java writes tags of files and deletion vectors, and one commit has to carry these beside its transaction
-id. A commit is put under a number that nobody has taken; of two writers one fails, and nothing of it is seen.
-A checkpoint is written each tenth version, so that few commits are
-read to open a table.
+Follows the protocol document (delta-io/delta, PROTOCOL.md). No library without Java writes file tags
+and deletion vectors, and one commit has to carry these beside its transaction id. A commit is put under
+a number that is still free. If two writers try, one fails, and none of its changes are seen. Each tenth
+version writes a checkpoint, so that opening a table reads few commits.
 """
 
 import copy
@@ -28,9 +27,9 @@ from gaussdecode.spark.target.durable import make_directory, put_file
 
 LOG: Final = "_delta_log"
 CHECKPOINT_EACH: Final = 10
-"""Versions from one checkpoint to the next, as others do."""
+"""Versions from one checkpoint to the next, as in other writers."""
 TOMBSTONE_MS: Final = 7 * 86_400_000
-"""For so long a checkpoint says that a file was removed."""
+"""Time for which a checkpoint lists a removed file."""
 
 Json = dict[str, Any]  # decoded JSON
 Action = Mapping[str, Json]
@@ -104,14 +103,14 @@ _ACTIONS: Final = pa.schema(
 
 @dataclasses.dataclass(slots=True)
 class Snapshot:
-    """What a version of a table is; actions as the protocol has them.
+    """The state of a table at one version; actions as in the protocol.
 
     Attributes:
         version: its number, from 0.
         adds: files, by path.
-        removes: files that were taken away, by path and vector.
+        removes: removed files, by path and vector.
         metadata: schema, partitioning and properties.
-        protocol: what a reader and a writer have to know.
+        protocol: features that readers and writers must support.
         transactions: newest version of each application.
     """
 
@@ -124,11 +123,11 @@ class Snapshot:
 
     @property
     def properties(self) -> Mapping[str, str]:
-        """Of the table."""
+        """Properties of the table."""
         return self.metadata.get("configuration") or {}
 
     def after(self, version: int, actions: Iterable[Action]) -> "Snapshot":
-        """The version that a commit makes of it."""
+        """The version that results from a commit on top of this one."""
         new = dataclasses.replace(self, version=version, adds=dict(self.adds))
         for name in ("removes", "transactions"):
             setattr(new, name, copy.copy(getattr(self, name)))
@@ -152,7 +151,7 @@ class Snapshot:
         return new
 
     def actions(self, now: int) -> Iterator[Json]:
-        """The same as actions of a checkpoint."""
+        """This version as actions of a checkpoint."""
         yield {"protocol": self.protocol}
         yield {"metaData": self.metadata}
         yield from ({"txn": of} for of in self.transactions.values())
@@ -163,7 +162,7 @@ class Snapshot:
 
 
 def path_of(file: Mapping[str, Any]) -> str:  # Any: JSON
-    """Path of a file below its table: in the log it is percent-encoded."""
+    """Path of a file below its table; the log percent-encodes it."""
     return urllib.parse.unquote(file["path"])
 
 
@@ -185,12 +184,12 @@ class DeltaLog:
         self._held: Snapshot | None = None
 
     def versions(self) -> list[int]:
-        """Numbers of the commits that are there, rising; older ones may stand in a checkpoint only."""
+        """Numbers of existing commits, ascending; older ones may be in a checkpoint only."""
         found = map(_COMMIT.fullmatch, names_in(self._log))
         return sorted(int(match[1]) for match in found if match)
 
     def checkpoints(self) -> dict[int, list[str]]:
-        """Names of the files of each whole checkpoint, by version, rising."""
+        """File names of each complete checkpoint, by version, ascending."""
         found: dict[int, list[tuple[str, int]]] = {}
         for name in names_in(self._log):
             if match := _CHECKPOINT.fullmatch(name):
@@ -202,15 +201,15 @@ class DeltaLog:
         }
 
     def newest(self) -> int:
-        """Number of the newest version; -1 where there is no table."""
+        """Number of the newest version; -1 if there is no table."""
         return max(self.versions(), default=-1)
 
     def snapshot(self, version: int | None = None) -> Snapshot:
-        """A version of the table, the newest by default; one without anything where there is none.
+        """A version of the table, the newest by default; an empty one if there is no table.
 
         Raises:
-            ConfigError: it is gone.
-            LandingError: the log is damaged, or has what this program does not know.
+            ConfigError: the version was removed.
+            LandingError: the log is damaged, or uses features that this program does not support.
         """
         there = self.versions()
         wanted = max(there, default=-1) if version is None else version
@@ -267,13 +266,13 @@ class DeltaLog:
         }
         if unknown:
             raise LandingError(
-                f"{self.root}: somebody gave this Delta table what this program does not keep: "
-                f"{', '.join(sorted(unknown))}; take it away (ALTER TABLE ... DROP FEATURE, or DROP CONSTRAINT), or "
+                f"{self.root}: this Delta table has features that this program does not support: "
+                f"{', '.join(sorted(unknown))}; remove them (ALTER TABLE ... DROP FEATURE, or DROP CONSTRAINT), or "
                 "begin a new target"
             )
 
     def commit(self, before: Snapshot, actions: Sequence[Action]) -> Snapshot | None:
-        """Make the version after another one; None where somebody else has made it."""
+        """Commit the next version; None if another writer took its number."""
         version = before.version + 1
         make_directory(self._log)
         lines = [json.dumps(action, separators=(",", ":")) for action in actions]
@@ -285,7 +284,7 @@ class DeltaLog:
         return self._held
 
     def checkpoint(self, of: Snapshot) -> None:
-        """Write a version whole, so that commits before it need not be read."""
+        """Write a checkpoint of a version, so that earlier commits need not be read."""
         rows = [_row(action) for action in of.actions(time.time_ns() // 1_000_000)]
         sink = io.BytesIO()
         pq.write_table(pa.Table.from_pylist(rows, schema=_ACTIONS), sink, compression="snappy")
@@ -298,7 +297,7 @@ class DeltaLog:
             hidden.replace(last)
 
     def forget(self, alive: Collection[int]) -> int:
-        """Remove commits that none of these versions is read from; give how many."""
+        """Remove commits that none of these versions needs; return their number."""
         oldest = min(alive, default=0)
         whole = [v for v in self.checkpoints() if v <= oldest]
         if not whole:
@@ -313,7 +312,7 @@ class DeltaLog:
 
 
 def _row(action: Json) -> Json:
-    """An action as a row of a checkpoint: maps are pairs."""
+    """Convert an action to a row of a checkpoint: maps become pairs."""
     ((kind, value),) = action.items()
     row = dict(value)
     for name in ("partitionValues", "tags", "configuration"):
@@ -325,7 +324,7 @@ def _row(action: Json) -> Json:
 
 
 def _plain(value: Json) -> Json:
-    """The other way round; what is NULL is left out."""
+    """Convert a row of a checkpoint back to an action, without NULLs."""
     row = {name: of for name, of in value.items() if of is not None}
     for name in ("partitionValues", "tags", "configuration"):
         if isinstance(row.get(name), list):
@@ -336,11 +335,11 @@ def _plain(value: Json) -> Json:
 
 
 def is_hidden(path: str) -> bool:
-    """Whether a file below a table is none of its rows: of its log, or of Iceberg's."""
+    """Whether a file below a table belongs to its log or to Iceberg, and holds no rows."""
     return path.startswith("_")
 
 
 def exists(root: Place) -> bool:
-    """Whether there is a table."""
+    """Whether a Delta table exists there."""
     log = root / LOG
     return log.is_dir() if isinstance(log, Path) else DeltaLog(root).newest() >= 0

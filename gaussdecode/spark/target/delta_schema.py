@@ -1,4 +1,4 @@
-"""Columns and statistics as the log of a Delta table has them.
+"""Make the schema and the statistics of a Delta table's log.
 
 Given Arrow schemas and the footers of Parquet files. Pure.
 """
@@ -38,10 +38,10 @@ _LONGEST: Final = 64
 
 
 def delta_type(of: pa.DataType) -> str | Json:
-    """Name a type as a Delta schema does.
+    """Name a type as in a Delta schema.
 
     Raises:
-        LandingError: it has none.
+        LandingError: Delta has no such type.
     """
     if of in _SIMPLE:
         return _SIMPLE[of]
@@ -67,11 +67,11 @@ def _field(name: str, of: pa.DataType) -> Json:
 
 
 def delta_schema(columns: pa.Schema, before: str | None = None) -> tuple[str, Json]:
-    """The schema of a table, as text, and the properties that it needs.
+    """The schema of a table as text, and the properties that it needs.
 
     Args:
-        columns: of its files and, where it is partitioned, those that only paths have.
-        before: the schema that the table has; comments, and numbers of mapped names, stay.
+        columns: columns of the files and, if partitioned, those that only paths have.
+        before: the table's schema so far; its comments and mapped-name numbers stay.
     """
     old = {} if before is None else {f["name"]: f for f in json.loads(before)["fields"]}
     fields = [_field(field.name, field.type) for field in columns]
@@ -95,7 +95,7 @@ def _names(fields: Sequence[Json]) -> list[str]:
 
 
 def _numbers(fields: Sequence[Json]) -> list[int]:
-    """Numbers that were given to columns."""
+    """Column numbers that are in use."""
     found = [f["metadata"].get(f"{_MAPPING}.id", 0) for f in fields]
     for field in fields:
         if isinstance(field["type"], dict) and field["type"]["type"] == "struct":
@@ -104,7 +104,7 @@ def _numbers(fields: Sequence[Json]) -> list[int]:
 
 
 def _number(fields: Sequence[Json], last: int) -> int:
-    """Give every column a number and, as the name in files, its own; give the last number."""
+    """Number every column and name it in files by its own name; return the last number."""
     for field in fields:
         if f"{_MAPPING}.id" not in field["metadata"]:
             last += 1
@@ -118,7 +118,7 @@ def _number(fields: Sequence[Json], last: int) -> int:
 
 
 def protocol_of(schema: str, properties: Mapping[str, str], *, with_vectors: bool) -> Json:
-    """What readers and writers of a table have to know."""
+    """Protocol features that readers and writers of a table must support."""
     readers = set()
     if '"timestamp_ntz"' in schema:
         readers.add("timestampNtz")
@@ -138,7 +138,7 @@ def protocol_of(schema: str, properties: Mapping[str, str], *, with_vectors: boo
 
 
 def joined(old: Json, new: Json) -> Json:
-    """A protocol that has what either has: features are never taken away here."""
+    """Unite two protocols; features are never removed here."""
     if not old:
         return new
     result: Json = {
@@ -152,7 +152,7 @@ def joined(old: Json, new: Json) -> Json:
 
 
 def partition_value(text: str | None, of: pa.DataType) -> str | None:
-    """A value as a path has it, as the log has it."""
+    """Convert a partition value from its path form to the log's form."""
     if text is not None and of == pa.bool_():
         return text.lower()
     if text is not None and pa.types.is_timestamp(of):
@@ -161,7 +161,7 @@ def partition_value(text: str | None, of: pa.DataType) -> str | None:
 
 
 def statistics(metadata: pq.FileMetaData) -> str:
-    """Rows of a file, and per column NULLs and bounds, as JSON of the log."""
+    """Row count of a file and, per column, NULLs and bounds, as JSON for the log."""
     found: dict[str, Json] = {"minValues": {}, "maxValues": {}, "nullCount": {}}
     groups = range(metadata.num_row_groups)
     width = metadata.num_columns if metadata.num_row_groups else 0

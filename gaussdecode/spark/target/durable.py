@@ -1,4 +1,4 @@
-"""Files and names that are durable before anything names them, on a disk and on a store."""
+"""Write files and names durably before anything refers to them, on a disk or an object store."""
 
 import io
 import os
@@ -17,8 +17,8 @@ def write_file(write: Callable[[BinaryIO], None], root: Place, name: str) -> tup
 
     Args:
         write: writes its content.
-        root: of the table.
-        name: path from there, which is never used again.
+        root: directory of the table.
+        name: path relative to `root`; never used again.
 
     Returns:
         Its path relative to `root`, and its size.
@@ -41,7 +41,7 @@ def write_file(write: Callable[[BinaryIO], None], root: Place, name: str) -> tup
 
 
 def make_directory(path: Place) -> None:
-    """Make a directory and its parents durable under their names; a store has none."""
+    """Create a directory and its parents durably; a store has none."""
     if isinstance(path, ObjectPath) or path.is_dir():
         return
     make_directory(path.parent)
@@ -59,7 +59,7 @@ def sync_directory(path: Path) -> None:
 
 
 def put_file(path: Place, content: bytes) -> bool:
-    """Give a new file its content and its name in one step; False when the name is taken."""
+    """Create a file with its content in one step; False if the name exists."""
     return _put(path, content) if isinstance(path, ObjectPath) else _link(path, content)
 
 

@@ -1,4 +1,4 @@
-"""Places where a test can let an apply job die.
+"""Kill an apply job at a chosen step, for tests.
 
 ``GAUSSDECODE_SPARK_FAILPOINT`` is ``step[:count]``: at the count-th time (from 1) the step
 is reached, the process is killed. Without the variable a step costs one look-up.
@@ -35,7 +35,7 @@ _reached: collections.Counter[str] = collections.Counter()
 
 
 def reach(step: Step) -> None:
-    """Pass a step, or die there."""
+    """Pass a step, or kill the process there."""
     rule = os.environ.get(VARIABLE)
     if not rule:
         return

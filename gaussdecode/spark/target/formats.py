@@ -1,7 +1,8 @@
-"""Formats of a target's tables, and what a session of Spark needs for each. Needs no pyspark.
+"""List the formats of a target's tables, and the jars and settings that Spark needs for each.
 
-Tables of Delta Lake are written without a jar, by any Spark and without one. A jar is needed to give them
-names in a catalog of a session, and to keep tables as Iceberg; `PAIRS` has those that the tests run with.
+Needs no pyspark. Delta Lake tables are written without a jar, by any Spark and without Spark. A jar is
+needed to register them in a catalog of a session, or to read Iceberg tables in Spark. `PAIRS` lists the
+jars that the tests use.
 """
 
 from collections.abc import Mapping
@@ -24,7 +25,7 @@ PAIRS: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "4.2": {DELTA: "io.delta:delta-spark_4.2_2.13:4.4.0"},
 }
-"""By version of Spark, the Maven coordinate of each format's jar."""
+"""Maven coordinate of each format's jar, by Spark version."""
 
 _SETTINGS: Final[Mapping[str, Mapping[str, str]]] = {
     DELTA: {
@@ -35,7 +36,7 @@ _SETTINGS: Final[Mapping[str, Mapping[str, str]]] = {
 
 
 def settings(kept_as: str) -> Mapping[str, str]:
-    """Settings that a session has to be started with, beside the jar."""
+    """Settings that a session must be started with, beside the jar."""
     return _SETTINGS.get(kept_as, {})
 
 
@@ -43,7 +44,7 @@ def coordinate(kept_as: str, spark_version: str) -> str:
     """Maven coordinate of the jar for a version of Spark.
 
     Raises:
-        ConfigError: there is none; says for which versions there is one.
+        ConfigError: there is no jar for it; the text names the Spark versions that have one.
     """
     minor = ".".join(spark_version.split(".")[:2])
     found = PAIRS.get(minor, {}).get(kept_as)

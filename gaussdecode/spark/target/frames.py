@@ -1,9 +1,8 @@
-"""Parquet files of several schema versions as one DataFrame of one version.
+"""Read Parquet files of several schema versions as one DataFrame of one version.
 
-Given files by schema version; promises that Spark reads exactly these files, natively where they are on a disk,
-one scan per version, and that added, dropped, renamed and retyped columns come out as the
-columns of the version wanted. A value that nobody knows under a new type is NULL, with its
-text in ``gd_raw``.
+Given files by schema version; promises that Spark reads exactly these files, natively if they are on a
+disk, with one scan per version. Added, dropped, renamed and retyped columns become the columns of the
+version wanted. A value that is unknown under a new type is NULL, with its text in ``gd_raw``.
 """
 
 import dataclasses
@@ -44,7 +43,7 @@ from gaussdecode.spark.target.deletion_vectors import Vector, read_vector
 from gaussdecode.spark.target.remote_files import Read, read_objects
 
 Vectors = Mapping[Place, tuple[Place, Vector]]
-"""By path of a file, the file that has its deletion vector, and where in it."""
+"""File and location of the deletion vector, by path of the data file."""
 _GLOB: Final = re.compile(r"([\\{}\[\]*?])")
 _SIMPLE: Final[dict[pa.DataType, T.DataType]] = {
     pa.bool_(): T.BooleanType(),
@@ -63,7 +62,7 @@ _SIMPLE: Final[dict[pa.DataType, T.DataType]] = {
 
 
 def spark_type(of: pa.DataType) -> T.DataType:
-    """Name the type Spark reads an Arrow type as."""
+    """The Spark type for an Arrow type."""
     if of in _SIMPLE:
         return _SIMPLE[of]
     if pa.types.is_decimal(of):
@@ -89,14 +88,14 @@ def read_versions(
     """Read files of several versions as one frame.
 
     Args:
-        spark: running.
-        files: paths by schema_id.
+        spark: a running session.
+        files: file paths by schema_id.
         schemas: versions by schema_id.
         target: version wanted.
-        ours: by schema_id, the columns beside those of the table.
-        ended: deletion vectors.
-        columns: of the table that are wanted, and of ours those with names of columns in them; None for
-            all.
+        ours: our own columns beside the table's, by schema_id.
+        ended: deletion vectors of the files.
+        columns: columns of the table that are wanted, and those of our columns that hold column
+            names; None for all.
     """
     if columns is not None:
         schemas, target = _pruned(schemas, target, columns)
@@ -126,7 +125,7 @@ def read_versions(
 def _pruned(
     schemas: Mapping[str, TableSchema], target: TableSchema, columns: Container[str]
 ) -> tuple[dict[str, TableSchema], TableSchema]:
-    """Versions with those columns alone; with all of them where values may stand in ``gd_raw``."""
+    """Versions with the wanted columns only; with all if values may be in ``gd_raw``."""
     if RAW in columns:
         return dict(schemas), target
     wanted = {column.name for column in target.columns if column.name in columns}
@@ -170,7 +169,7 @@ def read_parquet(spark: SparkSession, schema: T.StructType, paths: Sequence[Plac
 
 
 def _vectors(spark: SparkSession, paths: Sequence[Place], of: Vectors) -> DataFrame:
-    """Positions of rows that are not current: ``gd_file`` and ``gd_row``."""
+    """Positions of rows that are no longer current: ``gd_file`` and ``gd_row``."""
     rows = [read_vector(*of[path]) for path in paths]
     names = pa.array([path.name for path in paths], pa.string())
     files = names.take(pa.array(np.repeat(np.arange(len(paths)), [len(of) for of in rows])))
@@ -179,7 +178,7 @@ def _vectors(spark: SparkSession, paths: Sequence[Place], of: Vectors) -> DataFr
 
 
 def _current(frame: DataFrame, vectors: DataFrame) -> DataFrame:
-    """Rows of files without those that are not current; names of files are never used twice."""
+    """Remove rows that are no longer current; file names are never used twice."""
     place = [F.col("_metadata.file_name"), F.col("_metadata.row_index")]
     placed = frame.select("*", place[0].alias("gd_file"), place[1].alias("gd_row"))
     left = placed.join(F.broadcast(vectors), ["gd_file", "gd_row"], "left_anti")
@@ -187,7 +186,7 @@ def _current(frame: DataFrame, vectors: DataFrame) -> DataFrame:
 
 
 def as_version(frame: DataFrame, old: TableSchema, new: TableSchema) -> DataFrame:
-    """Give rows of one version as rows of another, column by column."""
+    """Convert rows of one version to another, column by column."""
     if old.schema_id == new.schema_id:
         return frame
     ways = ways_by_source(old, new)
@@ -219,7 +218,7 @@ def as_version(frame: DataFrame, old: TableSchema, new: TableSchema) -> DataFram
 
 
 def _by_source(frame: DataFrame, ways: Mapping[str | None, Sequence[TableSchema]]) -> DataFrame:
-    """The same of rows of several sources, of each as its columns changed there."""
+    """Convert rows of several sources, each through the versions of its own source."""
     frames = (
         functools.reduce(
             lambda rows, step: as_version(rows, *step),
@@ -234,12 +233,12 @@ def _by_source(frame: DataFrame, ways: Mapping[str | None, Sequence[TableSchema]
 
 
 def numbered(rows: DataFrame) -> DataFrame:
-    """The same columns by numbers: `mapInArrow` takes names for expressions, and a dot for a field."""
+    """Name the columns by number: `mapInArrow` parses names as expressions, and a dot as a field."""
     return rows.toDF(*[f"c{number}" for number in range(len(rows.columns))])
 
 
 def _conformed(frame: DataFrame, old: TableSchema, new: TableSchema) -> DataFrame:
-    """The same where columns alone do not tell: values whose text is kept, and constants."""
+    """Convert rows in Python if columns alone do not suffice: kept texts, and constants."""
     fields = [f for f in frame.schema if f.name.startswith("gd_") and f.name != OLD]
     if OLD in frame.columns:
         held = frame.schema[OLD].dataType
@@ -272,7 +271,7 @@ def _translated(
     back: Mapping[str, str],
     new: TableSchema,
 ) -> list[Column]:
-    """The columns of ours that hold names of columns."""
+    """Translate our columns that hold column names."""
     result = []
     if UNCHANGED in frame.columns:
         names = F.filter(UNCHANGED, lambda name: name.isin(*back))

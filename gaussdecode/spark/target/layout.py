@@ -1,6 +1,7 @@
-"""How the files of a table are laid out: what divides them, what orders rows in them.
+"""Lay out the files of a table: partition columns, and the order of rows.
 
-Read from ``TABLE=COLUMN,days(COLUMN),...`` and checked against the columns of the table. Pure; needs no pyspark.
+Read from ``TABLE=COLUMN,days(COLUMN),...`` and checked against the table's columns. Pure; needs no
+pyspark.
 """
 
 import dataclasses
@@ -28,10 +29,10 @@ _TYPES: Final = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Part:
-    """What divides files: the values of a column, or what is computed of them.
+    """A partition column: the value of a column, or a unit of time computed from it.
 
     Attributes:
-        column: of the table.
+        column: column of the table.
         unit: ``years``, ``months``, ``days`` or ``hours``; empty for the value itself.
     """
 
@@ -49,15 +50,15 @@ class Part:
 
     @property
     def name(self) -> str:
-        """Of the column that readers see."""
+        """Name of the partition column that readers see."""
         return f"{self.column}_{self.unit.removesuffix('s')}" if self.unit else self.column
 
     def field(self, schema: pa.Schema) -> pa.Field:
-        """Of that column."""
+        """Field of that column."""
         return pa.field(self.name, _TYPES[self.unit]) if self.unit else schema.field(self.column)
 
     def values(self, rows: pa.Table) -> pa.ChunkedArray:
-        """What divides rows; of times with a zone in UTC."""
+        """Partition values of rows; times with a zone are taken in UTC."""
         values = rows.column(self.column)
         if self.unit == "days":
             return values.cast(pa.date32())
@@ -69,25 +70,25 @@ class Part:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Layout:
-    """How files of a table are laid out.
+    """The layout of a table's files.
 
     Attributes:
-        partition: columns whose values divide files, or texts of `Part`.
-        cluster: columns by which rows lie near each other.
+        partition: partition columns, or texts of `Part`.
+        cluster: columns that rows are sorted by.
     """
 
     partition: tuple[str, ...] = ()
     cluster: tuple[str, ...] = ()
 
     def check(self, table: str, columns: Mapping[str, str]) -> None:
-        """See that a table can be laid out so.
+        """Check that a table can have this layout.
 
         Args:
-            table: its title.
-            columns: types, as Arrow spells them, by name.
+            table: title of the table.
+            columns: Arrow types as text, by column name.
 
         Raises:
-            ConfigError: it has no such column, or one of a type that cannot be.
+            ConfigError: a column does not exist, or its type is not allowed.
         """
         parts = [Part.from_text(text) for text in self.partition]
         for part in parts:
@@ -116,7 +117,7 @@ class Layout:
 
 
 def followed(columns: Sequence[str], old: TableSchema, new: TableSchema) -> tuple[str, ...]:
-    """What columns are called in a newer version; those that are gone, or of another type, are left out."""
+    """Names of columns in a newer version; dropped columns, and those of another type, are left out."""
     called = {before: after for after, before in match_columns(old, new).items()}
     types = {c.name: c.type for c in old.columns}
     now = {c.name: c.type for c in new.columns}
@@ -134,10 +135,10 @@ Layouts = Mapping[str, Layout]
 
 
 def read_layouts(partition: Sequence[str], cluster: Sequence[str]) -> dict[str, Layout]:
-    """Read options, each ``TABLE=COLUMN,...``.
+    """Read layout options, each ``TABLE=COLUMN,...``.
 
     Raises:
-        ConfigError: one is none.
+        ConfigError: an option has the wrong form.
     """
     found: dict[str, Layout] = {}
     for text in partition:
@@ -160,12 +161,12 @@ def _split(text: str, option: str) -> tuple[str, list[str]]:
 
 
 def layouts_by_directory(layouts: Layouts, find: Callable[[str], str]) -> dict[str, Layout]:
-    """Layouts by the directory of their table; `find` raises for a title that there is not."""
+    """Layouts by the directory of their table; `find` raises for an unknown title."""
     return {find(title): layout for title, layout in layouts.items()}
 
 
 def comment(schema: TableSchema, landing: Landing) -> str:
-    """What a table says of itself: where it is from, and what tells its rows apart."""
+    """The default comment of a table: its source, and the columns that identify a row."""
     key = ", ".join(schema.key) or "none"
     return (
         f"{schema.title} of {', '.join(landing.sources)}, landing {landing.landing_id}; key: {key}"

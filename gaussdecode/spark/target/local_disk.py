@@ -1,8 +1,8 @@
-"""What a directory must be able to do to hold a target: link, lock, and keep names.
+"""Check that a directory's file system can hold a target: hard links, locks, and renames that do not overwrite.
 
-Of two writers that commit one number the file system lets one win, by a hard link; where it has
-none, or knows no locks, a target in it could not be exact. That is so of stores that are mounted:
-their renames copy, and two machines that create one file both succeed.
+If two writers commit the same number, the file system lets one win, by a hard link. Without hard links
+or locks a target could not be exact. Mounted object stores lack them: their renames copy, and two
+machines that create the same file both succeed.
 """
 
 import contextlib
@@ -19,15 +19,15 @@ from gaussdecode.errors import ConfigError, TargetBusyError
 _LACKED: Final = frozenset(
     {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOLCK, errno.EINVAL}
 )
-"""What a file system says of a call that it has not."""
+"""Error numbers of a file system that lacks a call."""
 PROBE: Final = ".probe-"
 
 
 def prove(directory: Path) -> None:
-    """See that a directory, or the one that it will be made in, keeps what exists.
+    """Check that a directory, or the one that it will be created in, refuses to replace existing files.
 
     Raises:
-        ConfigError: its file system cannot.
+        ConfigError: its file system does not.
     """
     home = next(place for place in (directory, *directory.parents) if place.is_dir())
     first, second = (home / f"{PROBE}{secrets.token_hex(8)}" for _ in range(2))
@@ -49,11 +49,11 @@ def prove(directory: Path) -> None:
 
 @contextlib.contextmanager
 def locked(directory: Path) -> Iterator[None]:
-    """Keep other writers of this machine out.
+    """Keep other writers on this machine out.
 
     Raises:
         ConfigError: the file system has no locks.
-        TargetBusyError: one is at work.
+        TargetBusyError: another writer is running.
     """
     handle = os.open(directory / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
     try:

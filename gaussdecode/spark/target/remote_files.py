@@ -1,9 +1,12 @@
-"""Parquet files of a store as DataFrames, read by Python workers.
+"""Read Parquet files of an object store as DataFrames, in Python workers.
 
-Spark's own reader wants a Hadoop file system for each kind of store, its jars, and the credentials
-a second time in its configuration. So files of a URL are read through the same client as all else that
-stands there. Given paths and a schema; promises exactly their rows, NULL where a file lacks a column,
-read column by column and row group by row group.
+Spark's own reader needs a Hadoop file system for each kind of store, its jars, and the credentials a
+second time in its configuration. So files at a URL are read through the same client as everything else.
+Given paths and a schema; promises exactly their rows, NULL if a file lacks a column, read column by
+column and row group by row group.
+
+s3a paths of the session would be a second way to the same file, with other settings and other errors,
+of which tests see one.
 """
 
 import functools
@@ -22,7 +25,7 @@ from gaussdecode.spark.log.place import ObjectPath, Place, parquet_file
 from gaussdecode.spark.target.deletion_vectors import Vector, is_current, read_vector
 
 NUMBER: Final = "gd_n"
-"""Number of the entry: of a landed file, which has no such column, that in its name."""
+"""Entry number; a landed file has no such column, so it is taken from the file's name."""
 
 _LANDED: Final = re.compile(r"(\d{20})-[^/]*\.parquet")
 
@@ -31,8 +34,8 @@ class Read(NamedTuple):
     """A file to read.
 
     Attributes:
-        path: of it.
-        deletes: the file that has its deletion vector, and where; None for none.
+        path: path of the file.
+        deletes: location of its deletion vector: file and offset; None for none.
     """
 
     path: ObjectPath
@@ -40,7 +43,7 @@ class Read(NamedTuple):
 
 
 def read_objects(spark: SparkSession, schema: T.StructType, files: Sequence[Read]) -> DataFrame:
-    """Read files as one frame, in two tasks for each core at most."""
+    """Read files as one frame, in at most two tasks per core."""
     tasks = min(len(files), 2 * spark.sparkContext.defaultParallelism)
     numbers = spark.range(0, len(files), 1, tasks)
     return numbers.mapInArrow(functools.partial(_rows, files=list(files), wanted=schema), schema)

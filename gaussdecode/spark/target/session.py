@@ -1,4 +1,4 @@
-"""Sessions of Spark."""
+"""Check and derive Spark sessions."""
 
 import contextlib
 
@@ -9,14 +9,14 @@ from gaussdecode.errors import ConfigError
 
 
 def check_classic(spark: SparkSession, what: str) -> None:
-    """See that a session is not of Spark Connect.
+    """Refuse a Spark Connect session.
 
     Args:
-        spark: running.
-        what: what needs that, as the beginning of a sentence.
+        spark: a running session.
+        what: operation that needs a classic session; begins the error sentence.
 
     Raises:
-        ConfigError: it is; says what can be done with it.
+        ConfigError: the session is Spark Connect; the text says what works there.
     """
     if type(spark).__module__.startswith("pyspark.sql.connect"):
         raise ConfigError(
@@ -26,10 +26,10 @@ def check_classic(spark: SparkSession, what: str) -> None:
 
 
 def beside(spark: SparkSession) -> SparkSession:
-    """A session with the settings of another, without its views and its current catalog.
+    """A second session with the same settings, without the first one's views and current catalog.
 
-    Spark folds case in names of views, so one that somebody registered would stand for another
-    table; and nothing that is done there changes what the other session is at.
+    Spark ignores case in view names, so a user's view could hide a table. And statements there do not
+    change the state of the user's session.
     """
     session = spark.newSession()
     for name, value in spark.conf.getAll.items():

@@ -1,4 +1,4 @@
-"""Rows of a frame, written into files by the tasks that have them."""
+"""Write the rows of a DataFrame into files, in the tasks that hold them."""
 
 import dataclasses
 import functools
@@ -23,11 +23,11 @@ def write_rows(
     """Write the rows of a frame into durable files below a directory.
 
     Args:
-        rows: to write.
-        schema_id: of the rows.
+        rows: frame to write.
+        schema_id: schema version of the rows.
         fields: columns and types of the files, in the order of the frame's columns.
         root: directory, on a disk that all executors share or on a store.
-        name: how the files' paths from there begin; they are never used again.
+        name: beginning of the files' paths below `root`; they are never used again.
     """
     write = functools.partial(
         _write, schema_id=schema_id, fields=fields, root=root, name=f"{name}-{secrets.token_hex(4)}"

@@ -1,6 +1,6 @@
-"""The files of a table in a target, and one version of it: which of them it is.
+"""Describe the files of a table in a target, and the version that they make up.
 
-Pure but for writing a file.
+Pure, except for writing a file.
 """
 
 import dataclasses
@@ -36,14 +36,15 @@ class StateFile:
 
     Attributes:
         path: relative to the table's directory.
-        rows: in it.
+        rows: number of rows.
         bytes: its size.
-        schema_id: of its rows.
-        bucket: of the current state; -1 elsewhere, and where it has rows of many buckets; see `OTHERS`.
-        partition: ``column=value/...`` of the columns that divide files, percent-encoded; empty for none.
-        deletes: where its deletion vector is, see `vectors.Vector`; empty for none.
-        deleted: rows that this names.
-        stats: of its rows, as the log has them.
+        schema_id: schema version of its rows.
+        bucket: bucket, in the current state. -1 for other files, and for files with rows of many
+            buckets; see `OTHERS`.
+        partition: ``column=value/...`` of the partition columns, percent-encoded; empty for none.
+        deletes: location of its deletion vector, see `deletion_vectors.Vector`; empty for none.
+        deleted: number of rows in the deletion vector.
+        stats: statistics of its rows, as in the log.
     """
 
     path: str
@@ -65,7 +66,7 @@ class StateFile:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PartVersion:
-    """What a version has of one of several sources; fields as of `TableVersion`."""
+    """The part of a version that belongs to one of several sources; fields as in `TableVersion`."""
 
     buckets: int
     ignore_through: tuple[int, ...] | None = None
@@ -78,23 +79,24 @@ class TableVersion:
     Attributes:
         v: its number in the log of its rows, from 0.
         n: the last entry applied.
-        schema_id: of the current state.
-        buckets: rows are spread over so many; of several sources see `parts`.
+        schema_id: schema version of the current state.
+        buckets: number of buckets; with several sources see `parts`.
         current: files of the current state: those of buckets, and those with added rows.
         closed: files of closed intervals.
         changelog: files of the changelog.
         quarantine: files of the rows among the current ones that failed a test.
         history_from: intervals that ended after this entry are kept; None without history.
         changelog_from: changes after this entry are kept; None without changelog.
-        changelog_by: what the changelog is partitioned by.
-        ignore_through: position that a snapshot covers; of several sources see `parts`.
-        accepted_gaps: gap entries it went over.
-        unmatched: changes that do not fit what it had, since the table was begun; see `merge.Merged`.
-        created: when.
-        part: of entry n + 1 it has what is up to this CSN; 0 for nothing.
-        partition: columns whose values divide the files of the current state.
-        cluster: columns that rows of a file are sorted by.
-        parts: of several sources, whose rows are in files of their own, by name.
+        changelog_by: partition column of the changelog.
+        ignore_through: position that a snapshot covers; with several sources see `parts`.
+        accepted_gaps: gap entries that were accepted.
+        unmatched: changes that did not match the table's rows, since the table was begun; see
+            `merge.Merged`.
+        created: time of creation.
+        part: CSN up to which entry n + 1 is applied too; 0 for nothing.
+        partition: partition columns of the current state.
+        cluster: columns that the rows of a file are sorted by.
+        parts: the parts of several sources, by name; their rows are in separate files.
     """
 
     v: int
@@ -119,17 +121,17 @@ class TableVersion:
 
     @property
     def files(self) -> tuple[StateFile, ...]:
-        """All of them that have rows."""
+        """All its files that have rows."""
         return (*self.current, *self.closed, *self.changelog)
 
     @property
     def paths(self) -> set[str]:
-        """All files, those with deletion vectors too, relative to the table's directory."""
+        """Paths of all its files, deletion vectors included, relative to the table's directory."""
         deletes = {file.deletes_path for file in self.files if file.deletes}
         return {file.path for file in (*self.files, *self.quarantine)} | deletes
 
     def buckets_of(self, source: str | None) -> int | None:
-        """Over how many buckets rows of a source are spread; None where there are none yet."""
+        """Number of buckets of a source; None if it has no rows yet."""
         if source is None:
             return self.buckets
         return self.parts[source].buckets if source in self.parts else None
@@ -145,13 +147,13 @@ class TableVersion:
         return found
 
     def to_record(self) -> Json:
-        """All but its number and its files, fit for the log."""
+        """Everything but its number and files, for the log."""
         left_out = {"v", CURRENT, "closed", CHANGELOG, QUARANTINE}
         return {name: of for name, of in dataclasses.asdict(self).items() if name not in left_out}
 
     @classmethod
     def from_record(cls, record: Json, v: int, files: Mapping[str, tuple[StateFile, ...]]) -> Self:
-        """Read what `to_record` gave; files are by folder."""
+        """Read a record of `to_record`; files are by folder."""
         record = {**record, "v": v, "closed": files[HISTORY]}
         record |= {folder: files[folder] for folder in FOLDERS if folder != HISTORY}
         record["ignore_through"] = _tuple(record["ignore_through"])
@@ -169,7 +171,7 @@ def _tuple(values: Sequence[int] | None) -> tuple[int, ...] | None:
 
 
 def spelled_value(value: object) -> str:
-    """A value that divides files, as `StateFile.partition` has it; NULL has a word of its own."""
+    """Format a partition value as in `StateFile.partition`; NULL has a word of its own."""
     text = None if value is None else urllib.parse.quote(str(value), safe="-")
     return text or NO_PARTITION
 
@@ -181,13 +183,13 @@ def write_state(
     """Write a durable file under a name that is never used again.
 
     Args:
-        rows: of it.
+        rows: rows to write.
         root: directory of the table.
-        name: path from there, to which something random is added.
+        name: path from there; a random part is added.
         schema_id: see `StateFile`.
         bucket: see there.
         partition: see there.
-        group_rows: in a row group.
+        group_rows: rows of a row group.
     """
     footers: list[pq.FileMetaData] = []
 

@@ -1,4 +1,4 @@
-"""The target: tables of Delta Lake made of immutable files, and versions of all of them together.
+"""Store a target: Delta Lake tables of immutable files, and versions of all tables together.
 
 ::
 
@@ -7,15 +7,18 @@
     <target>/tables/<table>/history/            a Delta table: closed intervals
     <target>/tables/<table>/changelog/          a Delta table: changes
     <target>/tables/<table>/quarantine/         a Delta table: rows that failed a test
-    <target>/tables/<table>/*/_iceberg/         what a catalog of Iceberg has of such a table; see `iceberg`
+    <target>/tables/<table>/*/_iceberg/         Iceberg metadata of such a table; see `catalogs.iceberg`
     <target>/positions/                         a Delta table: which versions of the others belong together
     <target>/database/<k>.json                  one version of all tables, complete up to entry n
 
-The log of ``current`` decides: its commit says up to which entry the table is, and which versions of
-the other three belong to it. These are committed before; after a kill they are ahead, and the next commit
-takes away what the newest version of ``current`` does not name. Files are never changed and their names
-never used twice. Every step is durable before the next; a crash leaves files that no version names, which
-`vacuum` removes.
+The log of ``current`` decides: its commit says up to which entry the table is applied, and which
+versions of the other three belong to it. These are committed before. After a kill they are ahead, and
+the next commit removes the files that the newest version of ``current`` does not name. Files are never
+changed and their names never used twice. Every step is durable before the next; a crash leaves files
+that no version names, which `vacuum` removes.
+
+A lock object on the store would need clocks and a lease, and still the number that is put only if
+absent.
 """
 
 import contextlib
@@ -50,12 +53,12 @@ from gaussdecode.spark.target.table_shape import shape_of
 
 VERSION: Final = 1
 LAYOUT: Final = 2
-"""Of a target; the first had tables in a format of its own."""
+"""Format version of a target; the first one had tables in its own format."""
 _DECIDED: Final = re.compile(r"\d.*\.json")
 _NUMBER: Final = re.compile(r"(\d{20})\.json")
 Json = dict[str, Any]  # decoded JSON
 LOAD: Final = "load"
-"""Below the target while existing rows of tables are loaded; see ``gaussdecode spark snapshot``."""
+"""Directory below the target while existing rows are loaded; see ``gaussdecode spark snapshot``."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -64,23 +67,23 @@ class DatabaseVersion:
 
     Attributes:
         k: its number, from 1.
-        n: all its tables are complete up to this entry.
-        tables: version of each, by directory.
-        is_complete: no table of the landing was left out.
-        epoch: of the source's position at entry n.
-        lsn: of it.
-        csn: of it, or None.
-        commit_time: of the newest transaction, in ISO form, or None.
-        accepted_gaps: gap entries that were gone over by choice.
+        n: entry up to which all its tables are complete.
+        tables: version of each table, by directory.
+        is_complete: whether it includes every table of the landing.
+        epoch: epoch of the source's position at entry n.
+        lsn: LSN of that position.
+        csn: CSN of that position, or None.
+        commit_time: commit time of the newest transaction, in ISO form, or None.
+        accepted_gaps: gap entries that were accepted.
         suspects: entries that may be incomplete.
         quarantined: entry at which a table stopped, by directory.
-        history: tables that are new get history too.
-        changelog: they get a changelog, partitioned by this column; empty for none.
+        history: whether new tables get history.
+        changelog: partition column of the changelog that new tables get; empty for no changelog.
         vectors: files may have deletion vectors.
-        stopped: by directory, the tables that stand still: fields of `plan.Stop`.
-        created: when.
-        part: of entry n + 1 it has what is up to this CSN; 0 for nothing.
-        hash: of entry n; empty in versions of before it was kept.
+        stopped: stopped tables, by directory: fields of `decided.Stop`.
+        created: time of creation.
+        part: CSN up to which entry n + 1 is applied too; 0 for nothing.
+        hash: hash of entry n; empty in versions of early releases.
     """
 
     k: int
@@ -104,12 +107,12 @@ class DatabaseVersion:
 
     @property
     def reach(self) -> tuple[int, int]:
-        """How far it is: entries, and the CSN in the one after them."""
+        """How far it is applied: entry, and CSN in the next entry."""
         return (self.n, self.part)
 
     @classmethod
     def from_record(cls, record: Json) -> Self:
-        """Read what `dataclasses.asdict` gave."""
+        """Read a record that `dataclasses.asdict` made."""
         record = {key: value for key, value in record.items() if key != "version"}
         record["accepted_gaps"] = tuple(record["accepted_gaps"])
         record["suspects"] = tuple(record["suspects"])
@@ -121,14 +124,14 @@ class Target:
 
     Attributes:
         root: directory, or URL.
-        landing_id: of the landing it is made from.
-        format: what its tables are to readers, one of `FORMATS`.
-        hides: current tables in a catalog of Iceberg show no columns of ours.
-        catalog: pattern of their names in a catalog, see `catalog`; empty for below `root`.
+        landing_id: id of the landing that it is made from.
+        format: table format for readers, one of `FORMATS`.
+        hides: whether current tables in an Iceberg catalog hide our own columns.
+        catalog: name pattern in a catalog, see `catalog_names`; empty without a catalog.
     """
 
     def __init__(self, root: Given) -> None:
-        """Open it.
+        """Open a target.
 
         Raises:
             ConfigError: there is no target.
@@ -163,18 +166,19 @@ class Target:
         catalog: str | None = None,
         hides: bool = False,
     ) -> Self:
-        """Open a target, or make one for a landing.
+        """Open a target, or create one for a landing.
 
         Args:
             root: directory, or URL.
-            landing: it is made from.
-            kept_as: one of `FORMATS`; None for what it is, Delta Lake where it is new.
-            catalog: see `catalog.full_pattern`; None for what it is, none where it is new.
-            hides: see there, where it is new.
+            landing: landing that it is made from.
+            kept_as: one of `FORMATS`; None for the existing format, or Delta Lake for a new target.
+            catalog: see `catalog_names.full_pattern`; None for the existing one, or none for a new
+                target.
+            hides: see `Target`; for a new target.
 
         Raises:
-            ConfigError: it belongs to another landing, is of another format or in another catalog,
-                or something else is in the directory.
+            ConfigError: the target belongs to another landing, has another format or catalog, or
+                the directory holds something else.
         """
         path = place_of(root)
         pattern = None if catalog is None else full_pattern(catalog)
@@ -211,11 +215,11 @@ class Target:
         return target
 
     def check_landing(self, landing: Landing) -> None:
-        """See that it is made from a landing, and from the entries that stand in it.
+        """Check that the target is made from a landing, with the entries that it has now.
 
         Raises:
-            ConfigError: it is made from another one.
-            LandingError: it is made from other entries: those of a copy, or of before it was restored.
+            ConfigError: it is made from another landing.
+            LandingError: it is made from other entries: those of a copy, or from before a restore.
         """
         if self.landing_id != landing.landing_id:
             raise ConfigError(
@@ -228,13 +232,13 @@ class Target:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other writers of this machine out; numbers that are taken keep out all.
+        """Keep other writers on this machine out; writers elsewhere are kept out by taken numbers.
 
-        On a store only the numbers do.
+        On an object store there is no lock, only taken numbers.
 
         Raises:
-            ConfigError: the file system of a directory cannot; see `localdisk`.
-            TargetBusyError: one is at work.
+            ConfigError: the file system has no locks or hard links; see `local_disk`.
+            TargetBusyError: another writer is running.
         """
         if isinstance(self.root, ObjectPath):
             yield
@@ -245,14 +249,14 @@ class Target:
 
     @property
     def is_shared(self) -> bool:
-        """Whether it is on a store, where nothing but numbers that are taken keeps writers apart."""
+        """Whether it is on an object store, where only taken numbers keep writers apart."""
         return isinstance(self.root, ObjectPath)
 
     def check_loaded(self) -> None:
-        """See that no load of existing rows was broken off.
+        """Check that no load of existing rows was interrupted.
 
         Raises:
-            ConfigError: one was; tables that it has not loaded would be without these rows.
+            ConfigError: one was; tables that it has not loaded would lack these rows.
         """
         if (self.root / LOAD).is_dir():
             raise ConfigError(
@@ -289,7 +293,7 @@ class Target:
         return _numbers(self.root / "database")
 
     def database(self, k: int | None = None) -> DatabaseVersion | None:
-        """One version of the database, the newest by default; None when there is none."""
+        """One version of the database, the newest by default; None if there is none."""
         found = self.database_versions()
         if not found:
             return None
@@ -302,7 +306,7 @@ class Target:
             raise _newer(path, error) from error
 
     def database_at(self, n: int, part: int = 0) -> DatabaseVersion | None:
-        """The newest version of the database that is not beyond an entry, and a CSN in the one after it."""
+        """The newest database version that is not beyond an entry and a CSN in the next entry."""
         for k in reversed(self.database_versions()):
             found = self.database(k)
             if found is not None and found.reach <= (n, part):
@@ -313,7 +317,7 @@ class Target:
         self, table: str, version: TableVersion, *, comment: str = "", with_vectors: bool = False,
         is_change: bool = True,
     ) -> None:  # fmt: skip
-        """Make a version of a table; its files are written. See `TableLog.commit`.
+        """Commit a version of a table; its files are already written. See `TableLog.commit`.
 
         Raises:
             LandingError: another writer committed this number.
@@ -323,7 +327,7 @@ class Target:
         self.log(table).commit(version, shape, with_vectors=with_vectors, is_change=is_change)
 
     def commit_database(self, version: DatabaseVersion) -> None:
-        """Make a version of the database; its tables' versions are committed."""
+        """Commit a version of the database; its tables' versions are already committed."""
         make_directory(self.root / "database")
         path = self.root / "database" / f"{version.k:020d}.json"
         commit(path, dataclasses.asdict(version))
@@ -332,7 +336,7 @@ class Target:
     # --- schemas ---------------------------------------------------------------------------
 
     def keep_schema(self, table: str, schema_id: str, record: Json) -> None:
-        """Copy a schema file of the landing, so that versions can be read without it."""
+        """Copy a schema file of the landing, so that versions stay readable without the landing."""
         path = self.table_root(table) / "schemas" / f"{schema_id}.json"
         if path.exists():
             return
@@ -341,7 +345,7 @@ class Target:
             commit(path, record)
 
     def schema_records(self, table: str) -> dict[str, Json]:
-        """All schemas of a table that are here, by id."""
+        """All schemas of a table in the target, by id."""
         directory = self.table_root(table) / "schemas"
         return {n.removesuffix(".json"): read_json(directory / n) for n in names_in(directory)}
 
@@ -355,7 +359,7 @@ class Target:
     def by_source(
         self, table: str, files: Iterable[StateFile]
     ) -> dict[str | None, list[StateFile]]:
-        """Files of a table by the source whose rows they have; None for the only one."""
+        """Files of a table by the source of their rows; None for the only source."""
         sources: dict[str, str | None] = {}
         found: dict[str | None, list[StateFile]] = {}
         for file in files:
@@ -367,7 +371,7 @@ class Target:
     def files_of(
         self, table: str, files: Iterable[StateFile], source: str | None
     ) -> list[StateFile]:
-        """Those of one source; all of them for None."""
+        """Files of one source; all files for None."""
         return list(files) if source is None else self.by_source(table, files).get(source, [])
 
     def schema_at(self, database: DatabaseVersion, table: str) -> TableSchema:
@@ -375,7 +379,7 @@ class Target:
         return self.schema(table, self.version(table, database.tables[table]).schema_id)
 
     def decided(self, table: str) -> Decided:
-        """What somebody said of a table's columns."""
+        """An operator's declarations about a table's columns."""
         numbers: dict[str, dict[str, int]] = {}
         changes = set()
         directory = self.table_root(table) / "columns"
@@ -390,19 +394,19 @@ class Target:
     def decide(
         self, table: str, change: tuple[int, str, str], numbers: Mapping[str, Mapping[str, int]]
     ) -> None:
-        """Keep what somebody said of a table's columns; see `decided`."""
+        """Save an operator's declarations about a table's columns; see `decided`."""
         n, old, new = change
         path = self.table_root(table) / "columns" / f"{n:020d}-{old}-{new}.json"
         make_directory(path.parent)
         commit(path, {"n": n, "old": old, "new": new, "numbers": numbers})
 
     def masks(self, table: str) -> Json | None:
-        """What was kept of a table's masks, see `masks.to_record`; None where it never was decided."""
+        """Saved masks of a table, see `masks.to_record`; None if none were saved."""
         path = self.table_root(table) / "masks.json"
         return read_json(path) if path.exists() else None
 
     def keep_masks(self, table: str, record: Json) -> None:
-        """Keep them, before the table has its first version."""
+        """Save a table's masks, before its first version."""
         make_directory(self.table_root(table))
         commit(self.table_root(table) / "masks.json", record)
 
@@ -410,7 +414,7 @@ class Target:
         """Directory of a table, by that name or by ``schema.name``.
 
         Raises:
-            ConfigError: it was never applied.
+            ConfigError: the table was never applied.
         """
         tables = self.tables()
         if name in tables:
@@ -429,12 +433,12 @@ class Target:
 
 
 def utc_now() -> str:
-    """Now, in ISO form."""
+    """The current time, in ISO form."""
     return dt.datetime.now(dt.UTC).isoformat(timespec="microseconds")
 
 
 def commit(path: Place, record: Json) -> None:
-    """Give a new file its content and its name in one step; fail when the name is taken."""
+    """Create a file with its content in one step; fail if the name exists."""
     content = json.dumps({**record, "version": VERSION}, sort_keys=True).encode()
     if not put_file(path, content):
         raise OvertakenError(
@@ -444,7 +448,7 @@ def commit(path: Place, record: Json) -> None:
 
 
 def _is_ours(name: str) -> bool:
-    """Whether a name in a directory without ``target.json`` is from a run that died before it."""
+    """Whether a name in a directory without ``target.json`` is from a run killed before writing it."""
     return name == ".lock" or name.startswith((".target.json.", "probe-", local_disk.PROBE))
 
 
@@ -457,8 +461,8 @@ def read_json(path: Place) -> Json:
     """Read a file of the target.
 
     Raises:
-        ConfigError: it is gone.
-        LandingError: it is damaged.
+        ConfigError: the file was removed.
+        LandingError: the file is damaged.
     """
     try:
         record: Json = json.loads(path.read_bytes())
@@ -471,7 +475,7 @@ def read_json(path: Place) -> Json:
 
 
 def _check_version(path: Place, record: Json, known: int = VERSION) -> None:
-    """Refuse what a newer program wrote."""
+    """Refuse a file of a newer program."""
     try:
         check_version(record, known)
     except NewerFormatError as error:
@@ -479,5 +483,5 @@ def _check_version(path: Place, record: Json, known: int = VERSION) -> None:
 
 
 def _newer(path: Place, error: Exception) -> GaussDecodeError:
-    """The error of a version with fields, or without some, as a newer program writes it."""
+    """The error for a record with unknown or missing fields, as a newer program writes it."""
     return unreadable(path, NewerFormatError(f"it cannot be understood: {error}"), "")

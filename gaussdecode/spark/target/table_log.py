@@ -1,9 +1,10 @@
-"""A table of a target as its four Delta tables say it: the versions that are there, and the next one.
+"""Read and commit the versions of one table, which has up to four Delta tables.
 
-The log of the rows decides. Its commits carry, beside the files, what else a `TableVersion` has: as a
-property of the table, which checkpoints keep and other writers leave alone. It names the versions of the
-other three that belong to it; these are committed before. A metadata domain would be the protocol's own place
-for that, but delta-rs writes no table that has one: nobody could compact or vacuum ours without Spark.
+The log of the rows decides. Its commits carry, beside the files, the other fields of `TableVersion` in
+a table property: checkpoints keep properties, and other writers leave them alone. The property names
+the versions of the other three Delta tables that belong to it; these are committed before. The
+protocol's own place would be a metadata domain. But delta-rs writes no table that has one: nobody could
+compact or vacuum ours without Spark.
 """
 
 import dataclasses
@@ -42,7 +43,7 @@ from gaussdecode.spark.target.state_file import (
 
 Json = dict[str, Any]  # decoded JSON
 BEGINS: Final = {CURRENT: "", HISTORY: "History of ", CHANGELOG: "Changelog of "}
-"""What a Delta table says of itself begins with, by folder."""
+"""Beginning of a Delta table's comment, by folder."""
 PROPERTY: Final = "gaussdecode.version"
 _SCHEMA: Final = "gaussdecode.schema"
 _BUCKET: Final = "gaussdecode.bucket"
@@ -51,12 +52,12 @@ _FORMAT: Final = 1
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Shape:
-    """What the Delta tables of a version look like.
+    """Schema and partitioning of the Delta tables of a version.
 
     Attributes:
-        columns: of each folder's files; those of a folder without tells the files themselves.
-        partition: by folder, columns that its files are partitioned by, and their types.
-        comment: what the table says of itself when it is made.
+        columns: columns of each folder's files; for a missing folder the files themselves tell.
+        partition: partition columns with their types, by folder.
+        comment: comment that the table gets when it is created.
     """
 
     columns: Mapping[str, pa.Schema]
@@ -65,11 +66,11 @@ class Shape:
 
 
 class TableLog:
-    """The logs of one table.
+    """The Delta logs of one table.
 
     Args:
         root: its directory in the target.
-        landing_id: of the landing.
+        landing_id: id of the landing.
     """
 
     def __init__(self, root: Place, landing_id: str) -> None:
@@ -78,7 +79,7 @@ class TableLog:
         self._logs = {folder: DeltaLog(root / folder) for folder in FOLDERS}
 
     def versions(self) -> list[int]:
-        """Numbers of its versions that may be read, rising."""
+        """Numbers of the versions that readers may use, ascending."""
         log = self._logs[CURRENT]
         there = log.versions()
         if not there or there[0] == 0:
@@ -87,7 +88,7 @@ class TableLog:
         return [v for v in there if v >= oldest]
 
     def newest(self) -> TableVersion | None:
-        """The newest version; None where there is none.
+        """The newest version; None if there is none.
 
         Raises:
             LandingError: another writer has changed its rows.
@@ -100,7 +101,7 @@ class TableLog:
         """One version, the newest for None.
 
         Raises:
-            ConfigError: it is gone.
+            ConfigError: the version was removed.
             LandingError: the log is damaged, or another writer has changed rows.
         """
         log = self._logs[CURRENT]
@@ -132,12 +133,12 @@ class TableLog:
             ) from error
 
     def numbers(self, v: int) -> dict[str, int]:
-        """By folder, the version of each Delta table that belongs to a version of the rows."""
+        """Versions of each Delta table that belong to a version of the rows, by folder."""
         record = json.loads(self._logs[CURRENT].snapshot(v).properties[PROPERTY])
         return {CURRENT: v, **record["logs"]}
 
     def following(self, v: int) -> dict[str, int]:
-        """The same with commits after these that change no row: of comments, or of another writer's OPTIMIZE."""
+        """The same, with later commits that change no row: comments, or another writer's OPTIMIZE."""
         log, numbers = self._logs[CURRENT], self.numbers(v)
         newest = log.snapshot()
         ours = [json.loads(of.properties[PROPERTY])["v"] for of in (log.snapshot(v), newest)]
@@ -146,17 +147,17 @@ class TableLog:
         return {f: n if f == CURRENT else self._beside(f, n) for f, n in numbers.items()}
 
     def comments(self, folder: str) -> Comments:
-        """What one of its Delta tables, and the columns of it, say of themselves."""
+        """Comments of one of its Delta tables and that table's columns."""
         metadata = self._logs[folder].snapshot().metadata
         fields = json.loads(metadata["schemaString"])["fields"]
         columns = {field["name"]: field["metadata"].get("comment", "") for field in fields}
         return Comments(metadata.get("description") or "", columns)
 
     def set_comments(self, folder: str, changed: Changed) -> None:
-        """Change some of them, in a commit of its own that changes no row.
+        """Change comments, in a commit that changes no row.
 
         Raises:
-            LandingError: another writer was quicker.
+            LandingError: another writer committed first.
         """
         log = self._logs[folder]
         before = log.snapshot()
@@ -175,17 +176,17 @@ class TableLog:
             raise self._overtaken(folder)
 
     def folders(self) -> list[str]:
-        """Those that have a Delta table."""
+        """Folders that have a Delta table."""
         return [folder for folder, log in self._logs.items() if log.newest() >= 0]
 
     def created(self, v: int) -> str:
-        """When a version was made; its files may be gone."""
+        """Creation time of a version; its files may be gone."""
         return str(json.loads(self._logs[CURRENT].snapshot(v).properties[PROPERTY])["created"])
 
     def _beside(self, folder: str, number: int) -> int:
         """Version of another Delta table that belongs to the newest one of the rows.
 
-        Commits after it are of an apply that was killed, and do not count, or of other writers.
+        Later commits are of an apply that was killed, and do not count, or of other writers.
         """
         log = self._logs[folder]
         newest = log.newest()
@@ -196,10 +197,10 @@ class TableLog:
         return newest
 
     def _check_others(self, folder: str, ours: int, newest: int) -> None:
-        """See that commits since ours have changed no row: OPTIMIZE and properties may be.
+        """Check that commits after ours changed no row; OPTIMIZE and property changes are allowed.
 
         Raises:
-            LandingError: one has.
+            LandingError: a commit did.
         """
         commits = self._logs[folder].commits(ours + 1, newest)
         for number, actions in enumerate(commits, ours + 1):
@@ -247,16 +248,16 @@ class TableLog:
     def commit(
         self, version: TableVersion, shape: Shape, *, with_vectors: bool, is_change: bool
     ) -> None:
-        """Make the next version; its files are written.
+        """Commit the next version; its files are already written.
 
         Args:
-            version: what it is; its number is the one after the version that it is made from.
-            shape: of its Delta tables.
-            with_vectors: readers must know deletion vectors.
-            is_change: rows change; else the same rows are in other files.
+            version: the new version; its number is one above the version that it is made from.
+            shape: shape of its Delta tables.
+            with_vectors: declare deletion vectors, which readers must then support.
+            is_change: whether rows change; else the same rows are in other files.
 
         Raises:
-            LandingError: another writer was quicker.
+            LandingError: another writer committed first.
         """
         self._sync(version)
         reach(Step.FILES_DURABLE)
@@ -282,7 +283,7 @@ class TableLog:
         self, folder: str, version: TableVersion, shape: Shape, *, is_change: bool,
         record: Json | None = None, with_vectors: bool = False,
     ) -> int:  # fmt: skip
-        """Bring one Delta table to what a version has; give its version, -1 where it needs none."""
+        """Bring one Delta table to a version's state; return its version, -1 if it needs none."""
         log, files = self._logs[folder], version.of_folder(folder)
         before = log.snapshot() if record is None else log.snapshot(version.v - 1)
         is_kept = {
@@ -319,7 +320,7 @@ class TableLog:
         before: Snapshot, files: Sequence[StateFile], by: Sequence[pa.Field], now: int, *,
         is_change: bool,
     ) -> list[Json]:  # fmt: skip
-        """Files that come, go, or get another deletion vector."""
+        """Actions for files that are added, removed, or get another deletion vector."""
         wanted = {file.path.partition("/")[2]: file for file in files}
         found: list[Json] = []
         for path, add in before.adds.items():
@@ -349,7 +350,7 @@ class TableLog:
         self, folder: str, before: Snapshot, files: Sequence[StateFile], shape: Shape,
         with_vectors: bool, state: Mapping[str, str], now: int,
     ) -> list[Json]:  # fmt: skip
-        """Protocol and metadata, where they are not what they were."""
+        """Protocol and metadata actions, if they changed."""
         columns = shape.columns.get(folder)
         if columns is None:
             if not files:
@@ -385,7 +386,7 @@ class TableLog:
         return found if metadata == old else [*found, {"metaData": metadata}]
 
     def _sync(self, version: TableVersion) -> None:
-        """Make the names of a version's files durable; on a store they are."""
+        """Make the names of a version's files durable; on a store they already are."""
         if isinstance(self._root, Path):
             new = version.paths - self.paths()
             for directory in {(self._root / path).parent for path in new}:
@@ -402,10 +403,11 @@ class TableLog:
         return found
 
     def forget(self, alive: Collection[int]) -> tuple[int, set[str]]:
-        """Remove commits that none of these versions is read from.
+        """Remove commits that none of these versions needs.
 
         Returns:
-            How many of its rows, and the files that these versions and the newest ones name.
+            Number of commits removed from the log of the rows, and the files that these versions and
+            the newest ones name.
         """
         if not alive:
             return 0, self.paths()
@@ -422,7 +424,7 @@ class TableLog:
         return removed, named
 
     def files(self) -> list[File]:
-        """Files that are there, those of the logs left out, by path from the table's directory."""
+        """Existing files, without those of the logs, by path relative to the table's directory."""
         return [
             file._replace(path=f"{folder}/{file.path}")
             for folder in FOLDERS
@@ -436,7 +438,7 @@ _INFO: Final = ("commitInfo",)
 
 
 def _added(file: StateFile, path: str, by: Sequence[pa.Field], modified: int) -> Json:
-    """A file as the log has it."""
+    """The log's action that adds a file."""
     values, types = {}, {field.name: field.type for field in by}
     for part in filter(None, file.partition.split("/")):
         name, _, text = part.partition("=")

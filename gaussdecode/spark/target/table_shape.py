@@ -1,4 +1,4 @@
-"""What the Delta tables of a table look like, given its schema. Pure."""
+"""Compute the shape of a table's Delta tables from its schema. Pure."""
 
 from collections.abc import Sequence
 
@@ -14,13 +14,13 @@ from gaussdecode.spark.target.table_log import Shape
 def shape_of(
     schema: TableSchema, by: str = "", comment: str = "", partition: Sequence[str] = ()
 ) -> Shape:
-    """Columns of all of them.
+    """Columns of all its Delta tables.
 
     Args:
-        schema: of the rows.
-        by: column that the changelog is partitioned by; empty for none.
-        comment: what the table says of itself when it is made.
-        partition: columns that the rows are partitioned by.
+        schema: schema of the rows.
+        by: partition column of the changelog; empty for none.
+        comment: comment that the table gets when it is created.
+        partition: partition columns of the rows.
     """
     changes = pa.schema([*change_fields(schema), pa.field("gd_n", pa.int64()), *schema.arrow()])
     parts = {CURRENT: [Part.from_text(text).field(changes) for text in partition]}
