@@ -1,7 +1,7 @@
-"""Writes docs/configuration.md, docs/metrics.md and docs/versions.md from the tables in the code.
+"""Write docs/configuration.md, docs/metrics.md and docs/versions.md from the tables in the code.
 
-``python docs/generate.py`` writes them; ``--check`` says which are out of date and ends
-with 1 if any is.
+``python docs/generate.py`` writes them; ``--check`` names those that are out of date, and ends
+with 1 if there is one.
 """
 
 import dataclasses
@@ -22,27 +22,27 @@ _NOTE: Final = "<!-- Written by docs/generate.py; change the tables in the code 
 _CONFIGURATION: Final = """# Configuration
 
 {note}
-One YAML file describes one slot; its name without `.yaml` is the instance of the systemd
-unit. `gaussdecode check FILE` reads it, reports every mistake at once, connects, and prints
-what would be done. Sizes are written with B, KiB, MiB, GiB or TiB, time spans with ms, s,
-min, h or d; a number without a unit is refused. Unknown keys, keys given twice, anchors,
-aliases and tags are refused. Nothing is read from the environment but the systemd
-credential `password`.
+One YAML file describes one slot. Its name without `.yaml` is the instance of the systemd unit.
+`gaussdecode check FILE` reads it and reports every mistake at once. Then it connects, and prints
+what the daemon would do. Sizes need a unit: B, KiB, MiB, GiB or TiB. So do time spans: ms, s, min, h or d.
+Unknown keys, repeated keys, anchors, aliases and tags are refused. Nothing is read from the environment
+except the systemd credential `password`.
 
 `slot` (required) is the name of the replication slot: {slot};
 with kind gaussdb {gaussdb_slot}.
-With `sources`, a section per source by a name of its own (1 to 63 of A-Z, a-z, 0-9, _ and -), `slot`
-and `source.dsn` stand there.
+With `sources`, each source has a section with a name of its own (1 to 63 of A-Z, a-z, 0-9, _ and -). Then
+`slot` and the connection string belong there.
 
 {sections}## decoding
 
 The keys are GaussDB's own option names, with the types, ranges and defaults of its
-documentation. `parallel-decode-num` above 1 is parallel decoding. Options for parallel
-decoding are refused without it, those for serial decoding with it, those for distributed decoding
-that a server carries out without `output-order: 1`.
+documentation. `parallel-decode-num` above 1 means parallel decoding. Some options need a mode:
 
-*Default* is the product's; where serial and parallel decoding differ, both are given, and
-where the daemon's differs, that too.
+- options for parallel decoding are refused in serial decoding, and the other way round;
+- options for distributed decoding that the server carries out need `output-order: 1`.
+
+*Default* is the product's. Where serial and parallel decoding, or the daemon, have another default, the
+column names it too.
 
 {options}
 ### Notes
@@ -50,37 +50,42 @@ where the daemon's differs, that too.
 {notes}
 ### Who does what
 
-For each kind of source: the **server**, which is told; the **daemon**, with the same meaning;
-**both**; or nobody (**refused**, with the reason; a value that asks for nothing is
-accepted). *PostgreSQL* holds for recordings of it too. *openGauss* and *GaussDB* are both
-`kind: gaussdb`; which of them answers, and in which version, is found out when the daemon
-connects, and `gaussdecode check` prints the column that holds. *Since* is the first
-openGauss that knows the option; with earlier ones, what stands after "before".
+The table names who implements each option, for each kind of source:
+
+- **server**: the option is passed to the server;
+- **daemon**: the daemon does it, with the same meaning;
+- **both**: the server and the daemon;
+- **refused**: nobody, with the reason. A value that asks for nothing is accepted.
+
+*PostgreSQL* includes recordings of it. *openGauss* and *GaussDB* are both `kind: gaussdb`. The daemon
+finds the product and its version when it connects, and `gaussdecode check` prints the column that applies.
+*Since* is the first openGauss version with the option. For earlier ones, see the text after "before".
 
 {support}
-### What START_REPLICATION says
+### START_REPLICATION
 
-`gaussdecode` tells GaussDB and openGauss the options that are set and that they know, and always
-`parallel-decode-num` (also 1, because the server's own default can be changed),
-`include-timestamp`, and in parallel decoding `decode-style` and `sending-batch`. The plug-in
-`sql_decoding` knows `include-xids`, `include-timestamp`, `skip-empty-xacts` and `only-local`
-only, in serial decoding. The server wants quotes and parentheses balanced in the whole command, also
-inside values: a table name that is not balanced is passed on as `schema.*` and filtered by the
-daemon; any other such value is refused.
+`gaussdecode` passes on the options that are set and that the server knows. It always passes
+`parallel-decode-num` (also 1, because the server's own default can be changed) and
+`include-timestamp`. In parallel decoding it also passes `decode-style` and `sending-batch`. The plug-in
+`sql_decoding`, in serial decoding, knows only `include-xids`, `include-timestamp`, `skip-empty-xacts` and
+`only-local`.
+
+The server needs balanced quotes and parentheses in the whole command, also inside values. A table name
+that is not balanced is passed on as `schema.*` and filtered by the daemon. Any other such value is refused.
 """
 
 _METRICS: Final = """# Metrics
 
 {note}
-`http://LISTEN/metrics` shows them in Prometheus's text format. Every series has the label
-`slot`; the column *labels* names more. Counters end in `_total`. The process's own metrics
-(`process_resident_memory_bytes` and others) are there too.
+`http://LISTEN/metrics` serves them in Prometheus's text format. Every series has the label
+`slot`; the column *labels* lists the others. Counters end in `_total`. Metrics of the process
+(`process_resident_memory_bytes` and others) are served too.
 
 {table}
 ## Stages
 
-`gaussdecode_daemon_stage_seconds` is one histogram for each `stage`, in the order in which changes pass them; quantiles
-are compared with `histogram_quantile`. Durations of sessions that have ended are still counted.
+`gaussdecode_daemon_stage_seconds` has one histogram per `stage`, in the order in which changes pass them.
+Compare their quantiles with `histogram_quantile`. Durations of sessions that have ended still count.
 
 {stages}"""
 
@@ -88,12 +93,12 @@ are compared with `histogram_quantile`. Durations of sessions that have ended ar
 _VERSIONS: Final = """# What each version sends
 
 {note}
-openGauss by the source of its releases, and by recordings of a real 5.0.0 and 6.0.2. The versions between two
-columns are like the one to their left. What is *assumed* of GaussDB cannot be looked up: `gaussdecode
-check` says what it is taken for.
+Evidence for openGauss: the source of its releases, and recordings of a real 5.0.0 and 6.0.2. Versions between
+two columns behave as the column to their left. Behaviour of GaussDB is *assumed*, because its source is not
+public: `gaussdecode check` prints the assumptions.
 
 {table}
-Where it is written, in the tags v2.1.0 to v7.0.0-RC1 of the server's source unless it was seen:
+Evidence: in the tags v2.1.0 to v7.0.0-RC1 of the server's source, unless the row says that it was seen:
 
 {sources}"""
 
@@ -155,7 +160,7 @@ def option_range(option: Option) -> str:
 
 
 def support_text(support: Support) -> str:
-    """Spell who does it."""
+    """Spell the implementer, and how."""
     return f"**{support.by}**: {support.how}"
 
 
@@ -183,7 +188,7 @@ def since(support: Support) -> str:
 
 
 def support_table() -> str:
-    """Say who does each option for each kind of source."""
+    """Name the implementer of each option for each kind of source."""
     header = ("option", "PostgreSQL", "openGauss", "since", "GaussDB")
     rows = []
     for option in OPTIONS:
@@ -204,19 +209,19 @@ def support_table() -> str:
 
 
 def notes() -> str:
-    """What the table has no room for."""
+    """Notes that are too long for the table."""
     return (
-        "- The *process memory* is the product's max_process_memory; here it is the memory of the\n"
-        "  daemon's machine, or of its control group when that is less. openGauss itself takes no\n"
-        "  more than 100, in both modes.\n"
-        "- `0` for both memory options leaves `landing.memory-bytes` as the only limit: the\n"
-        "  daemon is never without one.\n"
+        "- The *process memory* is the product's max_process_memory. Here it is the memory of the\n"
+        "  daemon's machine, or of its control group when that is less. openGauss itself accepts at\n"
+        "  most 100, in both modes.\n"
+        "- `0` for both memory options leaves `landing.memory-bytes` as the only limit. The daemon\n"
+        "  always has one.\n"
         "- `include-timestamp` is true here in every mode, unlike the product's parallel mode,\n"
         "  because the readers of the landing need the commit time.\n"
         "- `white-table-list` splits a name at its first dot and compares exactly, in upper and\n"
         "  lower case as the catalogue has it.\n"
-        "- A recording of a GaussDB stream is read like any other; the options of its server were\n"
-        "  those of the recording.\n"
+        "- A recording of a GaussDB stream is read as any other. The options of its server are\n"
+        "  those that were set when it was recorded.\n"
     )
 
 
@@ -250,11 +255,11 @@ def metrics_page() -> str:
 
 
 def versions_page() -> str:
-    """What each version loses, hides and sends."""
+    """Write docs/versions.md."""
     return _VERSIONS.format(
         note=_NOTE,
         table=table(("", *VERSIONS, "GaussDB"), [(fact.title, *cells(fact)) for fact in FACTS]),
-        sources=table(("what", "source"), [(fact.title, fact.source) for fact in FACTS]),
+        sources=table(("fact", "source"), [(fact.title, fact.source) for fact in FACTS]),
     )
 
 

@@ -1,7 +1,7 @@
-"""A life as a table: which event leads from which state to which.
+"""Run a state machine from a table: each event leads from one state to another.
 
-A pair that is not listed raises and changes nothing. Knows no threads: who owns one steps
-it under the lock that guards what the state means.
+A pair that is not listed raises and changes nothing. Knows no threads: the owner calls it under the lock that
+guards the state.
 """
 
 import enum
@@ -18,8 +18,8 @@ class Automaton(Generic[S, E]):
     """One life.
 
     Args:
-        name: of what lives, for errors.
-        table: by state, what each event leads to.
+        name: name of what lives, for errors.
+        table: table by state, what each event leads to.
         first: the state it begins in.
 
     Attributes:

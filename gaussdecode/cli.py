@@ -1,9 +1,9 @@
-"""The command line: finds the command, runs it, turns its end into an exit status.
+"""Find the command, run it, and turn its end into an exit status.
 
 Every module of ``gaussdecode.commands`` is a command of its name (``_`` is a hyphen), with a docstring that
-becomes its help, ``add_arguments(parser)`` and ``execute(args) -> int``. This module
-knows none of them. A `GaussDecodeError` is an answer to the operator and printed as one
-message; anything else is a bug and shows its traceback.
+becomes its help, ``add_arguments(parser)`` and ``execute(args) -> int``. This module knows none of them. A
+`GaussDecodeError` is an answer to the operator and is printed as one message; anything else is a bug and shows
+its traceback.
 """
 
 import argparse
@@ -65,7 +65,7 @@ exit status: 0 done or stopped on request, 2 wrong usage, 69 source not availabl
 
 
 class Command(Protocol):
-    """What a module of ``gaussdecode.commands`` offers."""
+    """A module of ``gaussdecode.commands``."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Declare what follows the command's name."""
@@ -204,14 +204,14 @@ def _parse_quickly(command: str, arguments: Sequence[str]) -> argparse.Namespace
 
 
 def _as_ours(error: GaussDecodeError | PermissionError) -> GaussDecodeError:
-    """What to tell the operator; the kernel's refusals get the file's owner and mode."""
+    """Give the error for the operator; refusals of the kernel get the file's owner and mode."""
     if isinstance(error, GaussDecodeError):
         return error
     return refused(str(error.filename or "a file without a name"), error)
 
 
 def _advice(error: GaussDecodeError, began_as: int, arguments: Sequence[str]) -> str:
-    """Who may do what was refused: root, by the same command; or somebody root lets."""
+    """Name the users that may do what was refused: root, by the same command, or a user that root allows."""
     if not isinstance(error, AccessError):
         return ""
     if began_as != 0 and _SERVICE not in os.environ:

@@ -1,9 +1,8 @@
-"""Every error that ends a command or the daemon, and what it means to systemd.
+"""All errors that end a command or the daemon, and their exit statuses for systemd.
 
-Each class says two things: the exit status, and whether trying again can help. The
-message says what was wrong, where, and what to do; it never holds a column value or a
-password. Arguments go to ``super().__init__`` unchanged, so that an error survives the
-way from a child process to the main one (see `to_record` and `from_record`).
+Each class has an exit status, and says whether trying again can help. The message says what was wrong, where,
+and what to do; it never holds a column value or a password. Arguments go to ``super().__init__`` unchanged, so
+that an error survives the way from a child process to the main one (see `to_record` and `from_record`).
 """
 
 import json
@@ -29,7 +28,7 @@ class GaussDecodeError(Exception):
     """Root of all errors this package raises on purpose.
 
     Attributes:
-        exit_status: what the process ends with; see the table in docs/operate.md.
+        exit_status: exit status of the process; see the table in docs/operate.md.
         retryable: True when the same attempt may succeed later without an operator.
     """
 
@@ -47,13 +46,13 @@ class GaussDecodeError(Exception):
 
 
 class ConfigError(GaussDecodeError):
-    """The configuration, or what the operator asked for, cannot be carried out."""
+    """The configuration, or the operator's request, cannot be carried out."""
 
     exit_status = EX_CONFIG
 
 
 class DataTestError(GaussDecodeError):
-    """Rows fail a test that somebody declared to stop; the same rows fail again."""
+    """Rows fail a data test that is declared to stop; the same rows fail again."""
 
     exit_status = EX_DATAERR
 
@@ -91,7 +90,7 @@ class InexactStreamError(SourceError):
     Sent whole, and as text, it can: the next session asks for that.
 
     Attributes:
-        end_lsn: where it ends; None where that is not known yet.
+        end_lsn: end of the transaction; None where that is not known yet.
     """
 
     def __init__(self, reason: str, end_lsn: int | None = None) -> None:
@@ -132,8 +131,8 @@ class StreamError(GaussDecodeError):
 
     Attributes:
         lsn: WAL position of the message, or of the first of its batch; None where unknown.
-        xid: of the transaction that was open; None where none was, or it was not sent.
-        source: which of several it is of; empty where there is one.
+        xid: XID of the open transaction; None where none was open, or it was not sent.
+        source: name of the source, if there are several; else empty.
     """
 
     exit_status = EX_PROTOCOL
@@ -171,7 +170,7 @@ class WireError(StreamError):
     """Bytes that do not follow the wire format.
 
     Attributes:
-        reason: what is wrong; lower case, no full stop, never a column value.
+        reason: the problem; lower case, no full stop, never a column value.
         offset: byte in the message where reading stopped, from 0.
     """
 
@@ -198,7 +197,7 @@ class RowError(WireError):
     """A row that its relation does not describe; where it ends is known all the same.
 
     Attributes:
-        oid: of the relation.
+        oid: OID of the relation.
         described: namespace and name, where the same batch described the relation.
     """
 
@@ -224,11 +223,11 @@ class LargeRowError(RowError):
     """A row above source.max-row-bytes.
 
     Attributes:
-        size: of the row, in bytes.
+        size: size of the row, in bytes.
         limit: the largest that is taken.
         column: number of its largest column, from 0.
-        column_size: of that value, in bytes.
-        name: of that column, or empty.
+        column_size: column size of that value, in bytes.
+        name: name of that column, or empty.
     """
 
     def __init__(
@@ -269,10 +268,10 @@ class TableError(GaussDecodeError):
 
     Attributes:
         namespace: schema name.
-        name: of the table.
-        oid: of it, or None.
+        name: name of the table.
+        oid: OID of it, or None.
         lsn: every transaction that ends up to here is unharmed.
-        reason: what is wrong; never a value.
+        reason: the problem; never a value.
     """
 
     exit_status = EX_PROTOCOL
@@ -303,7 +302,7 @@ class LostRowError(GaussDecodeError):
     """The server sent a row without its columns: what was in it is nowhere in the stream.
 
     Attributes:
-        reason: what is wrong; never a value.
+        reason: the problem; never a value.
         table: namespace and name.
     """
 
@@ -326,7 +325,7 @@ class SequenceError(StreamError):
     """Messages or entries came in an order that the protocol forbids.
 
     Attributes:
-        reason: what is wrong; never a column value.
+        reason: the problem; never a column value.
     """
 
     def __init__(self, reason: str, lsn: int | None = None, xid: int | None = None) -> None:
@@ -439,7 +438,7 @@ def unreadable(where: object, error: Exception, remedy: str) -> GaussDecodeError
     Args:
         where: names the file.
         error: why, from reading it.
-        remedy: what to do with one that is damaged.
+        remedy: advice for a damaged file.
     """
     if isinstance(error, NewerFormatError):
         return ConfigError(

@@ -1,6 +1,6 @@
-"""Limits of the system that this process has reached, in words: file descriptors, processes, memory.
+"""Name the system limit that this process has reached: file descriptors, processes, memory.
 
-Given an error that says so; knows nothing of who met it.
+Given the error that the limit caused.
 """
 
 import errno

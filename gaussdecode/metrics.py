@@ -1,10 +1,9 @@
-"""All metrics, one row each, and the collector that shows them to Prometheus.
+"""Declare all metrics, one row each, and show them to Prometheus.
 
-Names are ``gaussdecode_<stage>_<what>_<unit>[_total]``, in bytes and seconds; every
-series carries the label ``slot``. Nothing is counted here: the stages count in plain
-words, and a scrape asks the supervisor for a snapshot of them, so that the hot path pays
-nothing. Table names are no labels: there may be thousands, and they would tell too much.
-docs/metrics.md is generated from this table.
+Names are ``gaussdecode_<stage>_<subject>_<unit>[_total]``, in bytes and seconds; every series has the label
+``slot``. Nothing is counted here: the stages count in plain numbers, and a scrape asks the supervisor for a
+reading of them, so that the hot path pays nothing. Table names are no labels: there may be thousands, and they
+would tell too much. docs/metrics.md is generated from this table.
 """
 
 import dataclasses
@@ -41,11 +40,11 @@ class Metric:
     """One metric.
 
     Attributes:
-        name: as Prometheus shows it.
+        name: name as Prometheus shows it.
         kind: counter, gauge or histogram.
-        unit: of the value; ``bool`` for 0 and 1.
-        help: what it says, one sentence without a full stop.
-        action: what to do when it moves.
+        unit: unit of the value; ``bool`` for 0 and 1.
+        help: meaning, one sentence without a full stop.
+        action: advice when it moves.
         labels: besides ``slot``, in the order of the snapshot's label tuples.
     """
 
@@ -89,18 +88,19 @@ METRICS: Final[tuple[Metric, ...]] = (
     _gauge(
         "read_change_queue_length",
         "entries",
-        "Fill of the queue of batches that wait to be decoded, per decoder: parallel-queue-size when it "
-        "is full by entries or by bytes",
-        "Near 0 with lag: the server or the network is the limit. Near parallel-queue-size: "
-        "decoders are the limit, or what follows them; look at decode_change_queue_length.",
+        "Length of the queue of batches that wait to be decoded, per decoder; "
+        "parallel-queue-size when it is full by batches or by bytes",
+        "Near 0 with lag: the server or the network is the limit. Near parallel-queue-size: the "
+        "limit is the decoders or a later stage; see decode_change_queue_length.",
         "decoder",
     ),
     _gauge(
         "decode_change_queue_length",
         "entries",
-        "Fill of the queue of decoded batches that wait for the collector, per decoder: likewise",
-        "Near 0 with a full read queue: raise parallel-decode-num. High: landing is the limit; "
-        "look at land_encoded_seconds_total, raise landing.writer-lanes or use a faster disk.",
+        "Length of the queue of decoded batches that wait for the collector, per decoder; "
+        "parallel-queue-size when it is full",
+        "Near 0 with a full read queue: raise parallel-decode-num. High: landing is the limit. "
+        "See land_encoded_seconds_total; raise landing.writer-lanes or use a faster disk.",
         "decoder",
     ),
     _gauge(
@@ -114,7 +114,8 @@ METRICS: Final[tuple[Metric, ...]] = (
         "read_change_queue_bytes",
         "bytes",
         "Room that they take",
-        "Near ring.raw-ring-bytes with few entries: the bytes bind; larger rings only help short peaks.",
+        "Near ring.raw-ring-bytes with few entries: the byte limit applies; larger rings only "
+        "help with short peaks.",
         "decoder",
     ),
     _gauge(
@@ -128,14 +129,14 @@ METRICS: Final[tuple[Metric, ...]] = (
         "decode_change_queue_bytes",
         "bytes",
         "Room that they take",
-        "Near ring.decoded-ring-bytes with few entries: the bytes bind.",
+        "Near ring.decoded-ring-bytes with few entries: the byte limit applies.",
         "decoder",
     ),
     _gauge(
         "source_connected",
         "bool",
         "1 while changes are streamed from the server",
-        "0 for long: see the log for the reason; the slot holds back WAL meanwhile.",
+        "0 for long: see the log for the reason. The server keeps WAL for the slot meanwhile.",
     ),
     _counter("source_received_bytes", "bytes", "Bytes received from the server", _NOTHING),
     _counter("source_received_messages", "messages", "Messages received from the server", _NOTHING),
@@ -143,90 +144,94 @@ METRICS: Final[tuple[Metric, ...]] = (
     _gauge(
         "source_pace",
         "bool",
-        "1 for the way in which the socket is read now: how long it is left alone between reads, so that the "
-        "server sends more at once; gather: until some is there",
-        "Nothing: it is found out by trying. gather while little comes.",
+        "1 for the current pause between two reads of the socket; with a pause the server sends "
+        "more at once; gather: no pause, wait until data is there",
+        "Nothing; trials choose it. gather while little comes.",
         "pace",
     ),
     _gauge(
         "source_pace_rate_bytes",
         "bytes",
-        "Bytes that a second of each way brought when it was used last; 0: never tried in this session",
-        "The greatest is used. All alike: something else than reading is the limit.",
+        "Bytes per second with each pause when it was last used; 0: not tried in this session",
+        "The highest is used. All alike: the limit is elsewhere.",
         "pace",
     ),
     _counter(
-        "source_pace_changes", "changes", "Other ways of reading that were found better", _NOTHING
+        "source_pace_changes", "changes", "Changes to another pause that was faster", _NOTHING
     ),
-    _counter("source_pace_trials", "trials", "Other ways of reading that were tried", _NOTHING),
+    _counter("source_pace_trials", "trials", "Trials of another pause", _NOTHING),
     _gauge(
         "source_received_lsn",
         "lsn",
         "Highest WAL position received",
-        "Standing still while source_server_wal_end_lsn moves: a large transaction is open on "
-        "the server, or the reader is stalled.",
+        "Constant while source_server_wal_end_lsn rises: a large transaction is open on the "
+        "server, or the reader waits.",
     ),
-    _gauge("source_server_wal_end_lsn", "lsn", "Newest WAL position the server told", _NOTHING),
+    _gauge(
+        "source_server_wal_end_lsn", "lsn", "Newest WAL position that the server reported", _NOTHING
+    ),
     _gauge(
         "source_confirmed_lsn",
         "lsn",
         "Position last confirmed to the server",
-        "Behind land_durable_lsn for more than a few seconds: the connection is stuck.",
+        "Below land_durable_lsn for more than a few seconds: the connection hangs.",
     ),
     _gauge(
         "source_lag_bytes",
         "bytes",
-        "WAL between the server's end and the durable position, but for what a GaussDB server said to "
-        "hold nothing more for the slot",
+        "WAL between the server's end and the durable position, without WAL that a GaussDB "
+        "server reported as having nothing for the slot",
         "Alert on growth: compare with max_slot_wal_keep_size, beyond which the slot is lost.",
     ),
     _gauge(
         "source_lag_seconds",
         "seconds",
-        "Age of the oldest end of WAL that was seen on the server and is not yet durable; WAL that "
-        "holds nothing for the slot does not count",
-        "A few times max-commit-interval is usual. More: find the stage that the others wait for.",
+        "Age of the oldest WAL end seen on the server that is not yet durable; WAL without "
+        "changes for the slot does not count",
+        "A few times max-commit-interval is usual. More: find the limiting stage, see "
+        "daemon_limit.",
     ),
     _gauge(
         "source_member_lag_bytes",
         "bytes",
-        "source_lag_bytes of each source, which is the greatest of them; shown of several sources and in the "
-        "order of CSNs",
-        "One far above the others: look at that server and its stream; the others wait for it.",
+        "Lag in bytes of each source; source_lag_bytes is the greatest; shown with several "
+        "sources and in CSN order",
+        "One far above the others: check that server and its stream; the others wait for it.",
         "source",
     ),
     _gauge(
         "source_member_lag_seconds",
         "seconds",
-        "source_lag_seconds of each source; likewise",
-        "Likewise.",
+        "Lag in seconds of each source; source_lag_seconds is the greatest",
+        "As source_member_lag_bytes.",
         "source",
     ),
     _gauge(
         "source_silence_seconds",
         "seconds",
         "Time since the last byte from the server",
-        "Near source.receiver-timeout: the connection is about to be given up.",
+        "Near source.receiver-timeout: the daemon is about to close the connection.",
     ),
     _counter("source_status_updates", "messages", "Positions sent to the server", _NOTHING),
     _counter(
         "source_notices",
         "messages",
-        "Notices of a GaussDB server inside the stream",
+        "Notices from a GaussDB server inside the stream",
         "Any growth: see server_notice and rows_may_be_missing in the log, and "
         "land_suspect_entries_total.",
     ),
     _counter(
         "source_streaming_fallbacks",
         "sessions",
-        "Sessions that asked for whole transactions as text, because one could not be taken otherwise",
-        "Growing: the log's streaming_fallback says why; set source.streaming or source.binary: off.",
+        "Sessions without streaming or binary values after one of them failed",
+        "Growing: the log event streaming_fallback has the reason; set source.streaming: off or "
+        "source.binary: false.",
     ),
     _counter(
         "source_heartbeats",
         "messages",
         "Heartbeat records of a GaussDB server (enable-heartbeat)",
-        "Standing still with enable-heartbeat: the server's sender is stuck.",
+        "Constant with enable-heartbeat: the server's sender hangs.",
     ),
     _gauge(
         "source_heartbeat_lsn",
@@ -237,8 +242,8 @@ METRICS: Final[tuple[Metric, ...]] = (
     _gauge(
         "source_heartbeat_flushed_lsn",
         "lsn",
-        "Where the WAL of a GaussDB server ended on its disk at its last heartbeat; never confirmed",
-        "Far above source_heartbeat_lsn: the server's reading of its log is behind.",
+        "End of the WAL on a GaussDB server's disk at its last heartbeat; never confirmed",
+        "Far above source_heartbeat_lsn: the server reads its WAL too slowly.",
     ),
     _gauge(
         "source_heartbeat_timestamp_seconds",
@@ -246,18 +251,18 @@ METRICS: Final[tuple[Metric, ...]] = (
         "Unix time of the last record that a GaussDB server had decoded at its last heartbeat",
         "Far before now while changes are made: the server's decoding is behind.",
     ),
-    _counter("source_busy_seconds", "seconds", "Time the reader worked", _NOTHING),
+    _counter("source_busy_seconds", "seconds", "Time that the reader worked", _NOTHING),
     _counter(
         "source_stalled_seconds",
         "seconds",
-        "Time the reader waited for room in a read change queue",
+        "Time that the reader waited for space in a read change queue",
         "A rate near 1: decoding or landing is the limit, not the server.",
     ),
     _counter(
         "source_waited_seconds",
         "seconds",
-        "Time the reader waited for the server",
-        "A rate near 1 is idleness, or with lag a slow server or network.",
+        "Time that the reader waited for the server",
+        "A rate near 1: idle, or with lag a slow server or network.",
     ),
     _gauge(
         "source_retained_wal_bytes",
@@ -269,13 +274,14 @@ METRICS: Final[tuple[Metric, ...]] = (
     _gauge(
         "source_safe_wal_bytes",
         "bytes",
-        "WAL the server may still write before the slot can be lost; not shown without a limit",
-        "Near 0: raise max_slot_wal_keep_size on the server now, then find the limit.",
+        "WAL that the server may still write before the slot can be lost; not shown without a "
+        "limit",
+        "Near 0: raise max_slot_wal_keep_size on the server now. Then find the limiting stage.",
     ),
     _gauge(
         "source_invalidation_seconds",
         "seconds",
-        "Time until source_safe_wal_bytes is 0, by a straight line; not shown while the slot keeps up",
+        "Predicted time until source_safe_wal_bytes is 0; not shown while the slot keeps up",
         "Alert well before: a lost slot is a gap that only a new snapshot closes.",
     ),
     _gauge(
@@ -287,63 +293,65 @@ METRICS: Final[tuple[Metric, ...]] = (
     _gauge(
         "source_catalog_xmin_age_transactions",
         "transactions",
-        "Transactions since the oldest whose catalogue rows the server keeps for the slot; not on GaussDB, "
-        "whose transaction numbers have 64 bits",
-        "Growing: see what holds the slot back (held_by in /status). VACUUM cannot freeze the catalogue "
-        "beyond it, and near 2 billion the server refuses to write.",
+        "Age in transactions of the slot's catalog_xmin; not on GaussDB, whose transaction "
+        "numbers have 64 bits",
+        "Growing: see held_by in /status. VACUUM cannot freeze newer catalogue rows, and near 2 "
+        "billion the server refuses to write.",
     ),
     _gauge(
         "source_frozen_age_transactions",
         "transactions",
-        "Transactions since the oldest that is not frozen, over all databases of the server; not on GaussDB",
-        "Above autovacuum_freeze_max_age: VACUUM does not come through; at 2 billion the server stops writing.",
+        "Age in transactions of the oldest unfrozen transaction number, over all databases of "
+        "the server; not on GaussDB",
+        "Above autovacuum_freeze_max_age: VACUUM does not finish. At 2 billion the server stops "
+        "writing.",
     ),
     _gauge(
         "source_oldest_transaction_seconds",
         "seconds",
-        "Age of the oldest transaction on the server that has written; needs pg_read_all_stats; not shown "
-        "for none",
-        "Large: it holds back restart_lsn of the slot; end it.",
+        "Age of the oldest transaction on the server that has written; needs pg_read_all_stats; "
+        "not shown without one",
+        "Large: it holds back the slot's restart_lsn; end it.",
     ),
     _gauge(
         "source_oldest_prepared_seconds",
         "seconds",
-        "Age of the oldest prepared transaction on the server; not shown for none",
-        "Large: COMMIT PREPARED or ROLLBACK PREPARED it; it holds back restart_lsn of the slot.",
+        "Age of the oldest prepared transaction on the server; not shown without one",
+        "Large: it holds back the slot's restart_lsn. Run COMMIT PREPARED or ROLLBACK PREPARED.",
     ),
     _counter(
         "source_server_spilled_bytes",
         "bytes",
-        "Bytes the server wrote to its disk while decoding, from pg_stat_replication_slots",
+        "Bytes that the server wrote to its disk while decoding, from pg_stat_replication_slots",
         "Growing with lag: raise logical_decoding_work_mem on the server.",
     ),
     _gauge(
         "decode_decoders",
         "decoders",
         "Decoders of the running session; 1 decodes in the reader's process",
-        "With parallel-decode-num auto: what the daemon found to be fastest.",
+        "With parallel-decode-num auto: the number that was measured to be fastest.",
     ),
     _counter(
         "decode_decoder_changes",
         "changes",
-        "Sessions ended for another number of decoders, with parallel-decode-num auto",
-        "More than some in an hour: the load swings; set a number.",
+        "Sessions that ended to change the number of decoders, with parallel-decode-num auto",
+        "More than a few per hour: the load varies; set a fixed number.",
     ),
     _counter("decode_batches", "batches", "Batches decoded", _NOTHING, "decoder"),
     _counter("decode_wire_bytes", "bytes", "Bytes decoded", _NOTHING, "decoder"),
     _counter("decode_rows", "rows", "Rows decoded", _NOTHING, "decoder"),
-    _counter("decode_busy_seconds", "seconds", "Time a decoder worked", _NOTHING, "decoder"),
+    _counter("decode_busy_seconds", "seconds", "Time that a decoder worked", _NOTHING, "decoder"),
     _counter(
         "decode_waited_input_seconds",
         "seconds",
-        "Time a decoder waited for something to decode",
-        "A rate near 1 on all decoders: fewer would do.",
+        "Time that a decoder waited for input",
+        "A rate near 1 on all decoders: fewer are enough.",
         "decoder",
     ),
     _counter(
         "decode_waited_output_seconds",
         "seconds",
-        "Time a decoder waited for room in its decode change queue",
+        "Time that a decoder waited for space in its decode change queue",
         "A rate near 1: landing is the limit.",
         "decoder",
     ),
@@ -351,15 +359,15 @@ METRICS: Final[tuple[Metric, ...]] = (
         "decode_misfit_values",
         "values",
         "Values that did not fit their column and were kept as text in gd_raw",
-        "Any growth: look at gd_raw of the newest files; often Infinity, dates before Christ, "
-        "or a type that was altered.",
+        "Any growth: see gd_raw of the newest files. Often Infinity, dates BC, or a type that "
+        "was altered.",
         "decoder",
     ),
     _gauge(
         "collect_open_transactions",
         "transactions",
         "Transactions begun and not yet committed",
-        "Standing high: applications keep transactions open; they hold memory and WAL.",
+        "High for long: applications keep transactions open; these hold memory and WAL.",
     ),
     _gauge(
         "collect_open_bytes",
@@ -371,25 +379,26 @@ METRICS: Final[tuple[Metric, ...]] = (
         "collect_pending_bytes",
         "bytes",
         "Memory held by released changes that are not yet landed",
-        "Near landing.memory-bytes: files are written before they are full.",
+        "Near landing.memory-bytes: files are written before they reach their size.",
     ),
     _gauge(
         "collect_spooled_bytes",
         "bytes",
         "Bytes of open transactions on disk, in spool/",
-        "Large: see the disk's free space; raise max-txn-in-memory if memory is plenty.",
+        "Large: check the disk's free space; raise max-txn-in-memory if memory is free.",
     ),
     _gauge(
         "collect_spooled_batches",
         "batches",
-        "Decoded batches of open transactions on disk, in spool/; they are in no decode change queue any more",
-        "Large with empty queues: transactions are open, and the decoders wait for nobody.",
+        "Decoded batches of open transactions on disk, in spool/; they have left the decode "
+        "change queue",
+        "Large with empty queues: transactions are open; the decoders do not wait.",
     ),
     _gauge(
         "collect_spool_full",
         "bool",
-        "1 while a transaction needs more room than landing.spool-bytes allows, and nothing is taken",
-        "Waiting does not end it: raise landing.spool-bytes and restart the daemon.",
+        "1 while a transaction needs more space than landing.spool-bytes, and nothing is received",
+        "It does not end by itself: raise landing.spool-bytes and restart the daemon.",
     ),
     _counter(
         "collect_spooled_transactions",
@@ -400,7 +409,7 @@ METRICS: Final[tuple[Metric, ...]] = (
     _counter(
         "collect_streamed_transactions",
         "transactions",
-        "Of those released, transactions that the server streamed while they were open",
+        "Released transactions that the server streamed while they were open",
         _NOTHING,
     ),
     _counter(
@@ -424,28 +433,29 @@ METRICS: Final[tuple[Metric, ...]] = (
     _gauge(
         "collect_prepared_seconds",
         "seconds",
-        "Since the oldest of them was prepared; 0 for none",
-        "Large: it was forgotten; COMMIT PREPARED or ROLLBACK PREPARED it on the server.",
+        "Age of the oldest waiting prepared transaction; 0 without one",
+        "Large: it was probably forgotten. Run COMMIT PREPARED or ROLLBACK PREPARED on the server.",
     ),
     _gauge(
         "collect_turn_waiting_transactions",
         "transactions",
-        "Transactions of each source that have ended and wait for their turn by CSN",
-        "Growing: see collect_turn_held_seconds for the source that they wait for.",
+        "Ended transactions of each source that wait for their turn by CSN",
+        "Growing: see collect_turn_held_seconds for the delaying source.",
         "source",
     ),
     _gauge(
         "collect_turn_held_seconds",
         "seconds",
-        "For how long the present mark of CSNs has waited for a source; 0 for one that it does not wait for",
-        "Above a few seconds: `gaussdecode status` says for what; nothing of any source lands meanwhile.",
+        "Time that the current CSN mark has waited for a source; 0 if it does not wait for it",
+        "Above a few seconds: `gaussdecode status` shows the reason. Nothing of any source lands "
+        "meanwhile.",
         "source",
     ),
     _gauge(
         "collect_watermark_csn",
         "csn",
-        "CSN up to which everything of a source has landed; the same of all",
-        "Standing still: see collect_turn_held_seconds.",
+        "CSN up to which everything of a source has landed; equal for all sources",
+        "Constant: see collect_turn_held_seconds.",
         "source",
     ),
     _counter("collect_transactions", "transactions", "Committed transactions released", _NOTHING),
@@ -453,65 +463,67 @@ METRICS: Final[tuple[Metric, ...]] = (
     _counter(
         "collect_skipped_transactions",
         "transactions",
-        "Transactions the server sent again and that were already landed",
+        "Transactions that the server sent again and that had already landed",
         "Some after each restart are usual.",
     ),
     _counter(
         "collect_foreign_transactions",
         "transactions",
-        "Transactions left out here because they have a replication origin, or come before start-at; "
-        "PostgreSQL from 16 on leaves the former out itself, but with source.two-phase",
-        "Set only-local: false, or replay with --all-origins, to land what has an origin.",
+        "Transactions left out here: with a replication origin, or before start-position. "
+        "Without source.two-phase, PostgreSQL 16 and later leaves out those with an origin itself",
+        "Set only-local: false, or replay with --all-origins, to land changes with an origin.",
     ),
     _counter(
         "collect_suspect_transactions",
         "transactions",
-        "Transactions that a GaussDB server said may be incomplete, because of DDL in them",
-        "Any growth: see `gaussdecode gaps ROOT`, and compare what they changed with the source.",
+        "Transactions that a GaussDB server reported as possibly incomplete, because of DDL in "
+        "them",
+        "Any growth: see `gaussdecode gaps ROOT`, and compare their tables with the source.",
     ),
     _counter(
         "collect_settled_transactions",
         "transactions",
-        "Of collect_suspect_transactions, those that the server's WAL shows to have lost nothing",
+        "Transactions of collect_suspect_transactions that lost nothing, as the server's WAL shows",
         _NOTHING,
     ),
     _counter(
         "collect_left_out_rows",
         "rows",
-        "Rows, truncates and logical messages that the reader counted and that do not land, by reason",
-        "origin on a source that is written under a replication origin: set only-local: false. "
-        "not-wanted: see which tables `gaussdecode status` says are left out.",
+        "Rows, truncates and logical messages that the reader counted and that do not land, by "
+        "reason",
+        "origin, where wanted changes have a replication origin: set only-local: false. "
+        "not-wanted: `gaussdecode status` names the tables that are left out.",
         "reason",
     ),
     _counter(
         "collect_empty_transactions",
         "transactions",
-        "Transactions without rows, of which nothing lands but the position",
+        "Transactions without rows; only their position lands",
         "Nothing by itself; they let an idle slot advance.",
     ),
     _counter(
         "collect_waited_seconds",
         "seconds",
-        "Time the collector waited for decoders",
-        "A rate near 1 with lag: the limit is before the collector.",
+        "Time that the collector waited for decoders",
+        "A rate near 1 with lag: an earlier stage is the limit.",
     ),
     _counter(
         "collect_busy_seconds",
         "seconds",
-        "Time the collector worked, its waits for the writer included",
+        "Time that the collector worked, including its waits for the writer",
         "Compare with collect_blocked_seconds_total.",
     ),
     _counter(
         "collect_blocked_seconds",
         "seconds",
-        "Time the collector waited for the writer",
+        "Time that the collector waited for the writer",
         "A rate near 1: encoding or committing is the limit.",
     ),
     _gauge(
         "land_durable_lsn",
         "lsn",
-        "Everything up to this WAL position is landed",
-        "Standing still while changes come: see the log and land_disk_full.",
+        "WAL position up to which everything has landed",
+        "Constant while changes come: see the log and land_disk_full.",
     ),
     _gauge("land_entry", "entries", "Number of the newest entry of the commit log", _NOTHING),
     _counter("land_entries", "entries", "Entries committed", _NOTHING),
@@ -527,76 +539,83 @@ METRICS: Final[tuple[Metric, ...]] = (
         "land_writer_lanes",
         "lanes",
         "Threads that encode Parquet",
-        "With landing.writer-lanes auto: two, and others that were needed while cores were idle.",
+        "With landing.writer-lanes auto: two, plus those added while cores were idle.",
     ),
     _counter(
         "land_encoded_seconds",
         "seconds",
-        "Time the writer lanes encoded Parquet, summed, what they do now included",
+        "Total time that the writer lanes encoded Parquet, including the work in progress",
         "A rate near land_writer_lanes: the lanes are the limit.",
     ),
     _counter(
         "land_synced_seconds",
         "seconds",
-        "Of it, time for closing and syncing files",
-        "Most of it: the disk syncs slowly, or stands still.",
+        "Part of land_encoded_seconds_total for closing and syncing files",
+        "Nearly all of it: the disk syncs slowly, or hangs.",
     ),
     _counter(
         "land_published_seconds",
         "seconds",
-        "Time spent committing: sync, link, rename",
-        "A rate above 0.25: the disk syncs slowly; the interval stretches by itself.",
+        "Time spent committing entries: sync, link, rename",
+        "A rate above 0.25: the disk syncs slowly; the commit interval stretches by itself.",
     ),
     _histogram(
         "land_commit_to_durable",
-        "Time from the commit of each transaction at the source, by the source's clock, until the entry that "
-        "holds it was durable; clocks that differ shift it, and what seems to lie ahead counts as 0",
-        "Up to max-commit-interval is usual, and far above it after a stop: what waited is counted as old as it is. "
-        "Lower the interval, or see which daemon_stage_seconds has risen.",
+        "Time from the commit of each transaction at the source, by the source's clock, until "
+        "its entry was durable; a clock difference shifts it, and negative times count as 0",
+        "Up to max-commit-interval is usual. After a stop it is far higher, because waiting "
+        "changes are old. Else lower the interval, or see which daemon_stage_seconds has risen.",
     ),
     _gauge(
         "land_disk_full",
         "bool",
-        "1 while landing waits for room on the disk",
-        "Make room; it goes on by itself, and the slot holds back WAL meanwhile.",
+        "1 while landing waits for disk space",
+        "Free disk space; landing then continues by itself. The server keeps WAL for the slot "
+        "meanwhile.",
     ),
     _gauge(
         "land_free_bytes",
         "bytes",
-        "Room on the file system of the landing",
+        "Free space on the landing's file system",
         "Alert well before land_min_free_bytes; shorten landing.retention or grow the disk.",
     ),
     _gauge(
         "land_min_free_bytes",
         "bytes",
-        "What is left free of it: landing.min-free-bytes, or a hundredth of it",
-        "With land_free_bytes below it nothing lands.",
+        "Space that is kept free: landing.min-free-bytes, or a hundredth of the file system",
+        "When land_free_bytes is below it, nothing lands.",
     ),
     _gauge(
         "land_mirror_up",
         "bool",
-        "1 while the store of the mirror does what it is asked; shown with landing.mirror only",
-        "At 0 the log says why (mirror_failed): the store is away, or refuses. Landing goes on here, and "
-        "with `confirm: mirror` the server keeps its WAL.",
+        "1 while requests to the mirror's store succeed; only shown with landing.mirror",
+        "0: the log event mirror_failed has the reason: no answer, or a refusal. Landing "
+        "continues here; with `confirm: mirror` the server keeps its WAL.",
     ),
     _gauge(
         "land_mirror_entry",
         "entries",
-        "Number of the newest entry that the mirror has; -1 while that is not known",
+        "Number of the newest entry in the mirror; -1 while unknown",
         _NOTHING,
     ),
     _gauge(
         "land_mirror_backlog_entries",
         "entries",
         "Entries that have landed and are not in the mirror yet",
-        "Rising with land_mirror_up at 1: the store or the way to it is slower than what lands.",
+        "Rising with land_mirror_up at 1: the store or the network is slower than the landing.",
     ),
-    _gauge("land_mirror_backlog_bytes", "bytes", "Bytes of their files", _NOTHING),
+    _gauge(
+        "land_mirror_backlog_bytes",
+        "bytes",
+        "Bytes of the files of entries that are not in the mirror yet",
+        _NOTHING,
+    ),
     _gauge(
         "land_mirror_backlog_seconds",
         "seconds",
-        "Age of the oldest of them",
-        "With `confirm: mirror` this is what would be read again from the server if this host were lost.",
+        "Age of the oldest entry that is not in the mirror yet",
+        "With `confirm: mirror`, the changes of this time would be read again if this host were "
+        "lost.",
     ),
     _counter(
         "land_mirror_shipped_bytes", "bytes", "Bytes of the files shipped to the mirror", _NOTHING
@@ -604,14 +623,14 @@ METRICS: Final[tuple[Metric, ...]] = (
     _counter(
         "land_mirror_errors",
         "errors",
-        "Times that shipping failed, after the repetitions of single requests",
+        "Failed shipments to the mirror, after retries of single requests",
         "See mirror_failed in the log.",
     ),
     _gauge(
         "land_full_seconds",
         "seconds",
-        "Time until land_free_bytes is land_min_free_bytes, by a straight line; not shown while it does not "
-        "shrink",
+        "Predicted time until land_free_bytes falls to land_min_free_bytes; not shown while free "
+        "space does not shrink",
         "Alert well before: shorten landing.retention or grow the disk.",
     ),
     _counter(
@@ -623,57 +642,58 @@ METRICS: Final[tuple[Metric, ...]] = (
     _counter(
         "land_suspect_entries",
         "entries",
-        "Transactions landed that the server may have sent incompletely",
+        "Landed transactions that the server may have sent incompletely",
         "Any growth: see `gaussdecode gaps ROOT` and compare these tables with the source.",
     ),
     _counter(
         "land_quarantine_entries",
         "entries",
-        "Tables left out since the start because what they brought could not be landed",
+        "Tables quarantined since the start because their changes could not be landed",
         "Any growth: see `gaussdecode gaps ROOT`, then take a snapshot of the table.",
     ),
     _gauge(
         "land_quarantined_tables",
         "tables",
-        "Tables of which nothing lands, until a snapshot of them",
+        "Tables of which nothing lands until a snapshot of them",
         "Above 0: `gaussdecode status` names them; take a snapshot of each.",
     ),
     _gauge(
         "daemon_limit",
         "bool",
         "1 for the stage that limits the throughput now, 0 for the others",
-        "none: nothing to do. For the others the status page says which setting would move it.",
+        "none: nothing to do. Otherwise the status page names the setting to change.",
         "stage",
     ),
     _gauge(
         "daemon_guard_step",
         "step",
-        "Of the guard's ladder: 0 calm, 1 warn, 2 pause optional work, 3 drop the slot",
-        "Above 0: source_invalidation_seconds and land_full_seconds say what comes, and when.",
+        "Step of the guard: 0 calm, 1 warn, 2 pause optional work, 3 drop the slot",
+        "Above 0: see source_invalidation_seconds and land_full_seconds for the time that is left.",
     ),
     _counter(
         "daemon_guard_failures",
         "looks",
-        "Looks at the slot that the server did not answer",
-        "Growing while changes are streamed: the role may not open another connection.",
+        "Checks of the slot that the server did not answer",
+        "Growing while changes are streamed: the role may not open a second connection.",
     ),
     _gauge(
         "daemon_memory_budget_bytes",
         "bytes",
-        "Sum of all configured byte bounds",
+        "Sum of all configured memory limits",
         "Compare with process_resident_memory_bytes and the unit's MemoryMax.",
     ),
     _gauge(
         "daemon_start_time_seconds",
         "seconds",
-        "When the daemon started, in seconds since 1970",
+        "Start time of the daemon, in seconds since 1970",
         "Recent again and again: systemd restarts it; see the log.",
     ),
     _gauge(
         "daemon_resident_bytes",
         "bytes",
-        "Resident memory of each process of the daemon; the shared queues count in each that uses them",
-        "Growing without end: a leak, which is a bug; compare with the unit's MemoryMax.",
+        "Resident memory of each process of the daemon; shared queues count in each process that "
+        "uses them",
+        "Growing without end: a leak, which is a bug. Compare with the unit's MemoryMax.",
         "process",
     ),
     _counter(
@@ -686,21 +706,21 @@ METRICS: Final[tuple[Metric, ...]] = (
     _counter(
         "daemon_sessions",
         "sessions",
-        "Streams started, the first one included",
+        "Streams started, including the first one",
         "Growing: connections break; see the log and daemon_restarts_total.",
     ),
     _counter(
         "daemon_restarts",
         "restarts",
-        "Streams that ended in an error and were started again, by class of error",
+        "Streams that were started again after an error, by class of error",
         "ChildError: a process died, see its exit status in the log. SourceError: network or server.",
         "reason",
     ),
     _histogram(
         "daemon_stage",
-        "Time each stage took: a batch in receive, decode and collect, an entry in gather and publish, a row "
-        "group in encode, a file in sync; what each counts and what to do is told below",
-        "The first stage whose quantiles have risen while lag grows: see below.",
+        "Time per stage: of a batch in receive, decode and collect, of an entry in gather and "
+        "publish, of a row group in encode, of a file in sync; see Stages",
+        "While lag grows, the first stage whose quantiles have risen is the limit; see Stages.",
         "stage",
     ),
     _gauge("daemon_info", "bool", "1, with the version", _NOTHING, "version"),
@@ -713,62 +733,63 @@ METRICS: Final[tuple[Metric, ...]] = (
     _gauge(
         "land_snapshot_failed_tables",
         "tables",
-        "Tables whose existing rows could not be landed, those of suspect entries included",
-        "Above 0: see /status or the log for why, and for the command that tries again.",
+        "Tables whose existing rows could not be landed, including those of suspect entries",
+        "Above 0: /status and the log have the reason, and the command to try again.",
     ),
     _gauge(
         "land_snapshot_unreadable_requests",
         "requests",
-        "Requests for snapshots that cannot be read, and are passed over",
-        "Above 0: `gaussdecode status` names the file; remove it, and ask again.",
+        "Snapshot requests that cannot be read and are skipped",
+        "Above 0: `gaussdecode status` names the file. Remove it, and ask again.",
     ),
     _counter(
         "land_snapshot_rows",
         "rows",
-        "Rows read by snapshots since the start, those read again included",
+        "Rows read by snapshots since the start, including repeated reads",
         _NOTHING,
     ),
     _counter(
         "land_snapshot_bytes",
         "bytes",
         "Bytes of COPY read by snapshots since the start",
-        "Bound it with snapshot.rate-limit when the server suffers.",
+        "Limit it with snapshot.rate-limit if the server is overloaded.",
     ),
     _gauge(
         "land_snapshot_estimated_rows",
         "rows",
-        "Rows of the tables that are being read, as the server estimates",
+        "Rows of the tables being read, as the server estimates",
         _NOTHING,
     ),
     _gauge(
         "land_snapshot_chunks",
         "chunks",
-        "Pieces of the tables that are being read",
+        "Chunks of the tables being read",
         _NOTHING,
     ),
     _gauge(
         "land_snapshot_chunks_done",
         "chunks",
-        "Pieces of them that are read; they are not read again after a restart",
-        "Not rising: see /status for what is waited for.",
+        "Finished chunks of the tables being read; they are not read again after a restart",
+        "Not rising: /status shows the reason.",
     ),
     _gauge(
         "land_snapshot_left_seconds",
         "seconds",
-        "Time until the tables that are being read are read, by what was read so far",
+        "Estimated time until the tables being read are finished",
         "More workers (snapshot.workers) make it shorter.",
     ),
     _gauge(
         "land_snapshot_ignored_tables",
         "tables",
-        "Tables of which nothing lands, because they were added and on-new-table is ignore",
-        "Land one with gaussdecode snapshot, which also lets its changes land from then on.",
+        "Tables of which nothing lands because they were added later and on-new-table is ignore",
+        "Run gaussdecode snapshot to land a table; its changes land from then on.",
     ),
     _gauge(
         "source_unlisted_tables",
         "tables",
         "Published tables that are not on white-table-list, so that none of their changes land",
-        "Put them on the list, or take them out of the publication; `gaussdecode check` names them.",
+        "Add them to the list, or remove them from the publication; `gaussdecode check` names "
+        "them.",
     ),
     _gauge(
         "source_unpublished_items",
@@ -781,19 +802,34 @@ METRICS: Final[tuple[Metric, ...]] = (
 STAGES: Final[Mapping[str, tuple[str, str]]] = {
     "receive": (
         "from the first message of a batch in the reader until a decoder takes it",
-        "With decode: raise parallel-decode-num while cores are idle. Without: what follows is full, look on.",
+        (
+            "If decode rises too: raise parallel-decode-num while cores are idle. Else a later stage "
+            "is full; read on."
+        ),
     ),
     "decode": (
         "decoding a batch, up to 1 MiB of messages or one larger row",
-        "Near 1 s without huge rows: the machine has no idle core; lower parallel-decode-num, or give it some.",
+        (
+            "Near 1 s without huge rows: the machine has no idle core. Lower parallel-decode-num, or "
+            "add cores."
+        ),
     ),
     "collect": (
-        "from then until the batch is in commit order; its turn and the writer are waited for in between",
-        "With encode, sync or publish: they are the limit. Alone: the collector, one thread; use a second slot.",
+        (
+            "from then until the batch is in commit order, including waits for its turn and for the "
+            "writer"
+        ),
+        (
+            "If encode, sync or publish rises too: that is the limit. Alone: the collector's one "
+            "thread is; use a second slot."
+        ),
     ),
     "gather": (
         "from the first complete transaction of an entry until the entry is asked for",
-        "Near landing.max-commit-interval is as configured; lower that for fresher tables. Above it: publish.",
+        (
+            "Near landing.max-commit-interval: as configured; lower that for fresher tables. Above "
+            "it: see publish."
+        ),
     ),
     "encode": (
         "compressing and writing one row group",
@@ -801,19 +837,22 @@ STAGES: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "sync": (
         "footer and fsync of one data file",
-        "The disk is slow, or shared with somebody who writes much.",
+        "The disk is slow, or others write much to it.",
     ),
     "publish": (
         "committing an entry: directories synced, entry written and linked, files renamed",
-        "Slow with sync: the disk. Slow alone: too many files in an entry, raise landing.max-commit-interval.",
+        (
+            "Slow together with sync: the disk. Slow alone: too many files per entry; raise "
+            "landing.max-commit-interval."
+        ),
     ),
 }
-"""What each ``stage`` of daemon_stage_seconds counts, and what to do when it rises."""
+"""The meaning of each ``stage`` of daemon_stage_seconds, and advice when it rises."""
 
 BY_NAME: Final[Mapping[str, Metric]] = {
     name: metric for metric in METRICS for name in metric.series
 }
-"""By the names that a snapshot has."""
+"""Metrics by the names in a reading."""
 
 
 def histogram_values(
@@ -822,8 +861,8 @@ def histogram_values(
     """A histogram as a snapshot holds it: each bucket with those below it, sum and number.
 
     Args:
-        name: of the metric.
-        counted: by its labels.
+        name: name of the metric.
+        counted: counted by its labels.
     """
     upward = {labels: tuple(itertools.accumulate(of.counts)) for labels, of in counted.items()}
     return {

@@ -1,1 +1,1 @@
-"""Fourth stage: restores commit order and releases whole transactions."""
+"""Fourth stage: restore the commit order and release whole transactions."""

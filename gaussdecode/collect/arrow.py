@@ -1,7 +1,7 @@
-"""Row groups as Arrow tables: the columns of a table plus the columns we add.
+"""Make Arrow tables of row groups: the columns of a table and the columns that the landing adds.
 
-Given what an accumulator handed over, builds arrays around its memory; nothing is
-copied but bits, intervals and the rare lists. Knows no files and no transactions.
+It builds arrays around the memory of an accumulator. It copies bits, intervals and the rare lists,
+and nothing else. It knows no files and no transactions.
 """
 
 from collections.abc import Container, Sequence
@@ -49,7 +49,7 @@ GD_FIELDS: Final[tuple[pa.Field, ...]] = (
 )
 _STAMPS: Final = ("gd_epoch", "gd_lsn", "gd_seq", "gd_csn", "gd_xid", "gd_ts")
 SOURCE_FIELD: Final = pa.field("gd_source", pa.string(), nullable=False)
-"""Where a landing has several sources."""
+"""Column of the source; only with several sources."""
 TRANSACTIONS: Final = "gd_transactions"
 MESSAGES: Final = "gd_messages"
 _BY_NAME: Final = {field.name: field for field in GD_FIELDS}
@@ -71,7 +71,7 @@ Taken = tuple[OwnedMemory | None, OwnedMemory | None, OwnedMemory | None, int, C
 
 
 class Rows(TypedDict):
-    """What ``Accumulator.take`` gives; see there."""
+    """The result of ``Accumulator.take``; see there."""
 
     rows: int
     op: OwnedMemory
@@ -113,8 +113,8 @@ def table_schema(
     """Schema of a table's files.
 
     Args:
-        columns: of the relation.
-        names: what each column is called in the files.
+        columns: columns of the relation.
+        names: names of the columns in the files.
         skipped: index of every column that stands in ``gd_old`` only.
     """
     fields = [
@@ -310,14 +310,14 @@ def table_rows(
     """Build a row group of a table.
 
     Args:
-        taken: from the accumulator.
-        schema: of `table_schema`; columns that it leaves out do not land.
-        columns: of the relation.
-        names: as given to `table_schema`.
-        epoch: of the source.
+        taken: rows taken from the accumulator.
+        schema: schema of `table_schema`; columns that it leaves out do not land.
+        columns: columns of the relation.
+        names: names of the columns in the files.
+        epoch: epoch of the source.
         with_xid: else ``gd_xid`` is NULL (``include-xids: false``).
         with_time: else ``gd_ts`` is NULL (``include-timestamp: false``).
-        source: of the rows, where the schema has it.
+        source: source of the rows, where the schema has it.
     """
     rows = taken["rows"]
     arrays = _stamps(taken, epoch, with_xid=with_xid, with_time=with_time)

@@ -1,9 +1,9 @@
-"""The collector: from decoder rings to the writer, and when to commit.
+"""Take batches from the decoder rings, release transactions to the writer, and close entries.
 
-One thread. It pumps decoded batches through the assembler, hands full row groups to the
-writer, and closes an entry at a transaction boundary when it is large enough, old
-enough or asked for. Writing and fsync happen in the writer's threads; this one waits for
-them only when they fall behind, which is how back-pressure starts.
+One thread. It pumps decoded batches through the assembler and hands full row groups to the writer.
+It closes an entry at a transaction boundary when the entry is large enough, old enough or asked for.
+The writer's threads write and fsync. The collector waits for them only when they fall behind: so
+back-pressure begins.
 """
 
 import contextlib
@@ -85,7 +85,7 @@ def _never() -> bool:
 
 
 class Writer(Protocol):
-    """What the collector needs of ``land.writer.Intake``."""
+    """The part of ``land.writer.Intake`` that the collector uses."""
 
     @property
     def generation(self) -> int:
@@ -101,7 +101,7 @@ class Writer(Protocol):
 
     @property
     def commit_seconds(self) -> float:
-        """What the last entry cost."""
+        """Duration of the last commit."""
 
     @property
     def visible_seconds(self) -> float:
@@ -121,7 +121,7 @@ class Writer(Protocol):
 
 
 class CatalogWatch(Protocol):
-    """What it needs of ``daemon.catalogwatch.CatalogWatch``."""
+    """The part of ``daemon.catalogwatch.CatalogWatch`` that the collector uses."""
 
     def check(
         self,
@@ -129,14 +129,14 @@ class CatalogWatch(Protocol):
         emptied: Iterable[str],
         descriptions: Descriptions,
     ) -> list[dict[str, Any]]:  # Any: JSON
-        """What suspect entries have to say before an entry that has everything up to a position."""
+        """Give the suspect entries that must come before an entry with everything up to a position."""
 
     def recorded(self) -> None:
         """They are in the log."""
 
 
 class Kept(Protocol):
-    """What the collector needs of ``land.prepared.KeptTransaction``."""
+    """The part of ``land.prepared.KeptTransaction`` that the collector uses."""
 
     @property
     def file(self) -> PreparedFile:
@@ -144,7 +144,7 @@ class Kept(Protocol):
 
 
 class PreparedWriter(Protocol):
-    """What it needs of ``land.prepared.PreparedFiles``."""
+    """The part of ``land.prepared.PreparedFiles`` that the collector uses."""
 
     def write(self, facts: Mapping[str, Any], batches: Iterable[memoryview]) -> Kept:  # Any: JSON
         """Write a prepared transaction, durable when this returns.
@@ -155,10 +155,10 @@ class PreparedWriter(Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """Where prepared transactions are kept.
+    """The files of prepared transactions, and the transactions in them.
 
     Attributes:
-        writer: of their files.
+        writer: writer of their files.
         kept: those that have not ended.
         stale: paths of files of which the server sends the transactions again.
     """
@@ -200,18 +200,18 @@ class Collector:
     """Collects one session's stream.
 
     Attributes:
-        gathered: from the first transaction of each entry until the entry was asked for.
+        gathered: times from the first transaction of each entry until the entry was asked for.
         spool_wait: why nothing can be taken, in words, where a transaction is larger than
             `CollectorSettings.spool_bytes`; else None.
 
     Args:
         settings: bounds.
-        tables: where relation versions land.
+        tables: directories and schemas of relation versions.
         writer: takes row groups and entries, for as long as the session lasts.
-        spool: for what an open transaction cannot hold in memory.
+        spool: spool for what an open transaction cannot hold in memory.
         position: the durable position; the stream starts there.
         schemas: per table directory, the schema its rows land under now.
-        gate: where a snapshot may hold entries up.
+        gate: gate where a snapshot may hold entries.
         resent: compares what the server sends again with what landed; None when the slot is
             confirmed up to the log's position.
         prepared: keeps prepared transactions; None where the source sends none.
@@ -352,11 +352,11 @@ class Collector:
         return zlib.decompress(self._asleep[version].definition)
 
     def prepared_table(self, definition: bytes) -> Accumulator[Landed] | None:
-        """Where rows of a prepared transaction land, by a description that it was kept with."""
+        """Directory and schema for rows of a prepared transaction, by the description kept with it."""
         return self._table_of(Relation.from_record(json.loads(definition)), definition)
 
     def keyless(self, accumulator: Accumulator[Landed]) -> Accumulator[Landed]:
-        """Where rows of a table land of which the stream says no key, though it has one."""
+        """Directory and schema for rows of a table whose key the stream does not send, though it has one."""
         record = json.loads(self._definitions[accumulator.table])
         columns = [{**column, "is_identity": False} for column in record["columns"]]
         record |= {"identity": ReplicaIdentity.NOTHING, "columns": columns}
@@ -613,7 +613,7 @@ class Collector:
         """Collect for a while.
 
         Raises:
-            TableError: of a row, by the name of its table.
+            TableError: a row cannot be decoded; names its table.
         """
         try:
             return self.assembler.pump(rings, self._slice())
@@ -816,7 +816,7 @@ class Collector:
         """Hand all over that is released, and say what an entry of it says; begin the next one.
 
         Args:
-            until: by CSN, up to where in the log all of it stood.
+            until: by CSN, the position up to which all of it was in the log.
         """
         assembler = self.assembler
         has_content = assembler.waiting_count > 0
@@ -853,7 +853,7 @@ class Collector:
         return request
 
     def _said(self) -> dict[str, Any]:  # Any: JSON
-        """What only some entries have to say."""
+        """Extra fields that only some entries have."""
         said: dict[str, Any] = {}
         if self._ended:
             said[ENDED] = self._ended
@@ -917,7 +917,7 @@ class Collector:
             return
         if self._prepared is None:
             raise SequenceError(
-                f"transaction {fresh[0]} was prepared, and this source was not asked for such"
+                f"the server sent PREPARE for transaction {fresh[0]}, although source.two-phase is off"
             )
         kept = [self._prepared.writer.write(*self.assembler.dump(xid)) for xid in fresh]
         records = [prepared_record(one.file) for one in kept]
@@ -976,8 +976,8 @@ def _given_up(count: int, settings: CollectorSettings) -> str:
     """Say what is read again, and why."""
     assert settings.spool_bytes is not None
     return (
-        f"{count} transactions that waited for their turn by CSN had no room in landing.spool-bytes "
-        f"({format_size(settings.spool_bytes)}): they are read again"
+        f"{count} transactions that waited for their turn by CSN had no space in "
+        f"landing.spool-bytes ({format_size(settings.spool_bytes)}); they are read again"
     )
 
 
@@ -991,23 +991,23 @@ def _spool_wait(
     bound = f"landing.spool-bytes ({format_size(settings.spool_bytes)}) allows"
     if waiting:
         return (
-            f"transactions that wait for their turn by CSN need more room than {bound}: what came last is "
-            f"of transaction {xid}"
+            f"transactions that wait for their turn by CSN need more space than {bound}; the newest "
+            f"batch is of transaction {xid}"
         )
     if settings.is_streamed:
         return (
-            f"open transactions need more room than {bound}: what came last is of transaction {xid}, "
-            f"of which {held_bytes:,} bytes are here"
+            f"open transactions need more space than {bound}; the newest batch is of transaction "
+            f"{xid}, which has {held_bytes:,} bytes here"
         )
     committed = f", which commits at {Lsn(commit_lsn)}," if commit_lsn else ""
     return (
-        f"transaction {xid}{committed} needs more room than {bound}: {held_bytes:,} bytes of it are "
-        "here, and more comes"
+        f"transaction {xid}{committed} needs more space than {bound}: {held_bytes:,} bytes of it "
+        "are here, and more comes"
     )
 
 
 def _nothing() -> None:
-    """What is called where nobody wants to know."""
+    """Do nothing; the default callback."""
 
 
 def _time(microseconds: int) -> datetime.datetime | None:

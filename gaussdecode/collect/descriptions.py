@@ -1,4 +1,4 @@
-"""What the stream has said of tables, for who compares that with the catalogue (`daemon.catalogwatch`)."""
+"""Keep the tables that the stream has described, for the comparison with the catalogue (`daemon.catalogwatch`)."""
 
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
@@ -15,8 +15,8 @@ class Pair(NamedTuple):
 
     Attributes:
         above: OID of the first, which may be a partitioned table.
-        oid: of the second, which may be a partition of it.
-        title: of the second.
+        oid: OID of the second, which may be a partition of it.
+        title: title of the second.
     """
 
     above: int
@@ -28,7 +28,7 @@ class Descriptions:
     """Of one stream. Relations whose OID is not the server's are left out.
 
     Args:
-        titles: of tables by OID, as they were called where the stream begins.
+        titles: titles of tables by OID, as they were called where the stream begins.
     """
 
     def __init__(self, titles: Mapping[int, str]) -> None:

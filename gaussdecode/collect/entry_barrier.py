@@ -1,17 +1,21 @@
-"""One entry of what several collectors have, or of all below a mark of CSNs.
+"""Close one entry over several collectors, or one entry of all changes below a CSN mark.
 
-Between a thread that offers marks (`daemon.csn_marks`) and the collectors, one of each source::
+It stands between a thread that offers marks (`daemon.csn_marks`) and the collectors, one per source::
 
-    offer -> every collector has received up to the mark -> every collector releases what is below
-    it, hands it to the writer, and gives its part -> the last one asks for the entry
+    offer -> every collector has received up to the mark -> every collector releases the changes below
+    it, hands them to the writer, and gives its part -> the last one asks for the entry
 
-An entry is cut where all of them are at the mark, and nowhere else: what committed on several
-sources under one CSN is in it whole, or not at all. By CSN a collector has released nothing between
-two marks, so that none has to wait for the others after it gave its part.
+An entry is closed only where all collectors are at the mark. So transactions that committed on several
+sources under one CSN are in the entry together, or not at all. By CSN a collector releases nothing
+between two marks, so none has to wait for the others after it gave its part.
 
-Sources without CSNs (PostgreSQL) have no order between them, and no marks: when one of them finds an
-entry due, each gives what it has at its next boundary, and waits until the last one has asked for the
-entry: what it would release meanwhile has no place in it.
+Sources without CSNs (PostgreSQL) have no common order and no marks. When an entry is due for one of
+them, each gives its released changes at its next boundary. Then it waits until the last one has asked for
+the entry, because no entry is open for changes that it would release meanwhile.
+
+While a snapshot of one source holds entries (`collect.snapshot_gate`), no collector gives a part, and all
+go on collecting. So no source gets an entry before the snapshot's. By CSN all collectors first go to the
+position of the snapshot's view, as soon as a mark proves that everything up to there has arrived.
 
 While a snapshot of one source holds entries up (`collect.snapshot_gate`) nobody gives a part, and all go on
 collecting: so there is no entry of any source, until the snapshot's is there. By CSN they go first to
@@ -52,13 +56,13 @@ class Cut(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Seen:
-    """What a collector said of itself last.
+    """The last report of a collector.
 
     Attributes:
         arrived_lsn: up to there everything has been received.
         waiting: transactions that have ended and wait for their turn.
         held_bytes: memory that they take.
-        given_up_csn: from it on some have no room, and come again in another session; None for none.
+        given_up_csn: first CSN of the transactions that have no space and are read again in another session; None for none.
     """
 
     arrived_lsn: int = 0
@@ -75,9 +79,9 @@ class EntryBarrier:
     """Cuts entries over the collectors of all sources.
 
     Args:
-        names: of the sources, in the order of the landing.
+        names: names of the sources, in the order of the landing.
         commit: asks for an entry; may block while the one before is under way.
-        memory_bytes: of the transactions that wait; when half of it is full a mark is due.
+        memory_bytes: bytes of the transactions that wait; when half of it is full a mark is due.
     """
 
     def __init__(
@@ -100,7 +104,6 @@ class EntryBarrier:
         self._decided: Cut | None = None
         self._passed_csn = 0
         self._is_over = False
-        self.entry_count = 0
 
     # ---- who offers marks --------------------------------------------------------------
 
@@ -121,7 +124,7 @@ class EntryBarrier:
 
         Args:
             seconds: how long at most.
-            interval: that a transaction may wait.
+            interval: interval that a transaction may wait.
         """
         deadline = time.monotonic() + seconds
         with self._changed:
@@ -153,11 +156,6 @@ class EntryBarrier:
         """For how long the mark that was offered has been waited for; 0 where none was."""
         with self._changed:
             return time.monotonic() - self._offered_at if self._cut is not None else 0.0
-
-    def arrived_lsns(self) -> dict[str, int]:
-        """Up to where each source has been received."""
-        with self._changed:
-            return {name: seen.arrived_lsn for name, seen in self._seen.items()}
 
     @property
     def is_over(self) -> bool:
@@ -212,7 +210,7 @@ class EntryBarrier:
         """Without marks: whether a collector is to give its part now.
 
         Args:
-            name: of its source.
+            name: name of its source.
             is_due: it finds an entry due.
         """
         with self._changed:
@@ -264,7 +262,6 @@ class EntryBarrier:
             request = joined([(each, self._parts[each]) for each in self._names])
         self._commit(request)
         with self._changed:
-            self.entry_count += 1
             self._parts.clear()
             self._arrived.clear()
             self._cut = self._decided = None

@@ -1,11 +1,10 @@
-"""Keys of rows that changed while a table was read.
+"""Collect the keys of rows that changed while a table was read.
 
-Given changes as they land, `changed_keys` tells which rows they touched; given rows that
-were read before, `is_changed` tells which of them may be out of date. Both see keys as
-Arrow values, which for a row that was copied and a row of the stream are made by the same
-decoder. A key that does not fit its column has no value there: then nothing is known, and
-the caller must read the table in another way. However many keys there are, `Keys` has a
-piece of them in memory at a time.
+`changed_keys` gives the keys of changes as they land. `is_changed` marks the rows of an earlier read that
+may be out of date. Both compare Arrow values, and one decoder makes them for copied rows and for rows
+of the stream. A key that does not fit its column has no value there: then the answer is unknown, and the
+caller must read the table in another way. `Keys` has a part of the keys in memory at a time. A table is
+never read anew because too much changed: the busiest table would never be done.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -50,8 +49,8 @@ def changed_keys(rows: pa.Table, names: Sequence[str]) -> pa.Table:
     """Keys of the rows that changes touched, before and after.
 
     Args:
-        rows: as they land; `needed_columns` of them.
-        names: of the key's columns.
+        rows: rows as they land; their `needed_columns`.
+        names: names of the key's columns.
 
     Raises:
         UnknownKeyError: a change does not show its key.
@@ -76,7 +75,7 @@ class Keys:
     """Keys, each once; in pieces of which no two share a key.
 
     Args:
-        spool: for the pieces before the last one.
+        spool: spool for the pieces before the last one.
         piece_bytes: size of a piece.
     """
 

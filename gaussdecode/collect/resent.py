@@ -1,18 +1,21 @@
-"""Is what the server sends again what has landed?
+"""Compare transactions that the server sends again with the transactions that have landed.
 
-A stream begins where the slot is confirmed, at or before the log's position. In between
-the server repeats transactions that have landed already. They are the one thing in which a
-server that was restored to the past differs from one that merely forgot a confirmation:
-system identifier, timeline and positions are the same, once its WAL has grown again.
+A stream begins at the confirmed position of the slot, at or before the position of the log. In between
+the server repeats transactions that have landed already. Only these show that a server was restored to an
+earlier state: after its WAL has grown again, its system identifier, timeline and positions are the same.
 
-So both sides are walked side by side, in the order of their ends. A transaction that both
-have is recognised by its end, number and commit time. One that only one side has ends the
-comparison with an error, unless settings decide whether it lands at all: one without rows,
-one of another server, one of a user who is left out, or one of tables that are wanted only since
-or of a user who was left out before, where the sums of the log say that transactions were. Until everything up to the log's position was compared, nothing is
-landed or confirmed; then the rest of the stream is what the log goes on with.
+Both sides are read in the order of their end positions. A transaction that is on both sides is recognised
+by its end, number and commit time. A transaction that is on one side only is an error, unless settings
+decide whether it lands:
 
-Memory: one transaction of either side, whatever the length of the stretch.
+* it has no rows, comes from another server, or its user is left out;
+* its tables are wanted only since then, or its user was left out before, and the sums of the log say that
+  transactions were left out.
+
+Nothing is landed or confirmed before everything up to the log's position was compared. Then the rest of
+the stream continues the log.
+
+Memory: one transaction of either side, however long the compared stretch is.
 """
 
 from collections import Counter
@@ -37,13 +40,13 @@ class Resent:
 
     Args:
         landed: transactions of the log after `since_lsn`, rising.
-        since_lsn: what ends here or below is not compared: it is confirmed, or the log does
-            not hold it any more.
+        since_lsn: transactions that end here or below are not compared: they are confirmed, or no
+            longer in the log.
         until_lsn: the log's position.
         on_equal: told the number of transactions, once all up to `until_lsn` are equal.
-        lands_from: of a table, the position before which nothing of it has landed.
+        lands_from: the position before which nothing of a table has landed.
         left_out: how many transactions the log left out, by reason.
-        excluded_users: whose transactions do not land any more.
+        excluded_users: excluded users whose transactions do not land any more.
     """
 
     def __init__(
@@ -111,6 +114,6 @@ class Resent:
 
     def _refuse(self, landed: str, sent: str) -> None:
         raise IdentityError(
-            f"after {Lsn(self._since_lsn)} and up to the log's {Lsn(self._until_lsn)}, the landing has "
-            f"{landed}, where the server sends {sent}: {_ADVICE}"
+            f"after {Lsn(self._since_lsn)} and up to the log's {Lsn(self._until_lsn)}, the landing "
+            f"has {landed}, but the server sends {sent}: {_ADVICE}"
         )

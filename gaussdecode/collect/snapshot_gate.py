@@ -1,14 +1,12 @@
-r"""A gate before the commit log: the landing stands still for a moment while tables are read.
+r"""Hold commits back for a moment, so that a snapshot becomes an entry before later changes do.
 
-A snapshot of a table must become an entry before any change after its position does. So
-a snapshot asks for a *hold*: the collector commits all it has released, and from
-then on goes on collecting without committing. What it hands to the writer for the tables
-that are held is shown to the hold, which so learns of every change since; what somebody will
-look at of it waits in the spool, however much is streamed meanwhile.
+A snapshot of a table must be committed before any change after its position. So the snapshot asks for a
+*hold*: the collector commits everything that it has released, and then collects without committing. The
+hold sees the batches that the collector hands to the writer for the tables being read, so it knows every
+later change. Batches that somebody will look at wait in the spool, however much is streamed meanwhile.
 
-A hold belongs to one collector: to the `HoldSession` that it opened when it was made. With
-that it is lost; nothing that a collector of an ended session still does reaches a hold of
-the next one. A hold's life, by event::
+A hold belongs to one collector: to the `HoldSession` that was open when the hold was made. When that session
+ends, the hold is lost. A collector of an ended session cannot reach a hold of the next one. The states::
 
             ready    act     acted  lose
     wanted  held     -       -      lost
@@ -74,7 +72,7 @@ HOLD: Final[Mapping[State, Mapping[Event, State]]] = {
 
 
 class CollectorPort(Protocol):
-    """What the gate needs of the collector; called in its thread."""
+    """The part of the collector that the gate uses; called in its thread."""
 
     def commit_all(self) -> bool:
         """Commit all that is released; False when that cannot be now."""
@@ -109,7 +107,7 @@ class Hold:
             them, beside their positions.
         boundary: the position at which all was committed.
         seen: the changes since, in the order in which they came.
-        stands_at: by CSN, where all is committed up to; see `Gate.reach_csn`.
+        stands_at: the position by CSN up to which everything is committed; see `Gate.reach_csn`.
         life: its state; stepped under the gate's lock.
     """
 
@@ -130,7 +128,7 @@ class Gate:
     """Between collectors and snapshots; one hold at a time.
 
     Args:
-        make_spool: where a hold keeps what it is shown.
+        make_spool: makes the spool in which a hold keeps its batches.
         should_stop: asked while the snapshot's side waits.
     """
 
@@ -164,7 +162,7 @@ class Gate:
         """Have the collector commit all it has, and commit nothing from then on.
 
         Args:
-            columns: by directory of the tables to hold, what is to be seen of their changes
+            columns: columns by directory of the tables to hold, what is to be seen of their changes
                 beside the position.
 
         Raises:
@@ -230,7 +228,7 @@ class Gate:
                 self._check(hold)
                 if time.monotonic() >= deadline:
                     raise HoldLostError(
-                        f"no mark of CSNs came up to {csn} in {_MARK_SECONDS:.0f} seconds; it is tried again"
+                        f"no CSN mark reached {csn} in {_MARK_SECONDS:.0f} seconds; the snapshot tries again"
                     )
                 self._changed.wait(_POLL_SECONDS)
             return hold.stands_at
@@ -288,7 +286,7 @@ class HoldSession:
         is_open: snapshots may be taken from the start.
 
     Attributes:
-        hold: what a snapshot asks this collector for, or None.
+        hold: hold that a snapshot asks of this collector, or None.
         is_over: its session is.
         is_open: the server is known to be the log's, so that snapshots may be taken of it.
     """

@@ -1,9 +1,14 @@
-"""Where the batches of open transactions wait when memory may hold no more of them.
+"""Keep batches of open transactions in a file when memory is full.
 
-One file without a name below the landing's ``spool/``: it dies with the process, as the
-transactions do, which the server will send again. What a transaction gives back is written over
-by those that are still open; with the last of them the file is emptied. It may be told how long it may
-become (`BoundedSpool`).
+One file without a name below the landing's ``spool/``. It goes with the process, as the open
+transactions do; the server sends them again. Other open transactions overwrite the space that a
+transaction gives back. When no transaction is open any more, the file is emptied.
+
+One file serves all tables. A file per table would lose the order over tables, and thousands of tables
+would mean thousands of files.
+
+`BoundedSpool` limits the size. A collector at this limit must not simply wait for the stream: the commit
+that frees room comes after the batch that has no room.
 """
 
 import bisect
@@ -22,10 +27,10 @@ Attempt = Callable[[str, Callable[[], int]], int]
 
 
 class Extents:
-    """Which stretches of a file are free; neighbours are one stretch.
+    """The free stretches of a file; neighbours are one stretch.
 
     Attributes:
-        end: where the file ends; beyond it everything is free.
+        end: end of the file; beyond it everything is free.
     """
 
     def __init__(self) -> None:
@@ -159,7 +164,7 @@ class Spool:
 
 
 class NoRoomError(Exception):
-    """What was to be written is not wanted any more: it was given up for want of room."""
+    """There is no space, and the data is no longer wanted: it was given up."""
 
 
 class BoundedSpool:
@@ -167,7 +172,7 @@ class BoundedSpool:
 
     Args:
         spool: the file.
-        most_bytes: of it.
+        most_bytes: largest size of the file.
         on_full: called while there is no room for what is to be written, again and again until
             there is; it waits, makes room, or raises.
     """
@@ -181,7 +186,7 @@ class BoundedSpool:
         """As `Spool.write`, once there is room.
 
         Raises:
-            NoRoomError: by `on_full`.
+            NoRoomError: raised by `on_full`.
         """
         while not self._spool.has_room(data.nbytes, self._most_bytes):
             self._on_full()

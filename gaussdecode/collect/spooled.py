@@ -1,7 +1,7 @@
-"""Arrow tables that wait in a spool.
+"""Keep Arrow tables in a spool, and read them back one at a time.
 
-Given tables one after the other; promises to give them back, as often as asked, one in memory
-at a time. One thread adds and another reads: what was added when the reading began is read.
+The tables can be read as often as asked, with one in memory. One thread adds and another reads:
+a reading gives the tables that were there when it began.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ _OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 class Store(Protocol):
-    """What is needed of ``collect.spool.Spool``."""
+    """The part of ``collect.spool.Spool`` that is used here."""
 
     def write(self, data: memoryview) -> int:
         """Append bytes; gives their offset."""
@@ -54,7 +54,7 @@ class SpooledRows:
         store: empty, and nobody else's.
 
     Attributes:
-        row_count: of all tables.
+        row_count: rows of all tables.
     """
 
     def __init__(self, store: Store) -> None:
@@ -77,7 +77,7 @@ class SpooledRows:
             self.row_count += rows.num_rows
 
     def pieces(self) -> Pieces:
-        """What was added so far."""
+        """The tables that were added so far."""
         with self._lock:
             return Pieces(self._store, tuple(self._places))
 

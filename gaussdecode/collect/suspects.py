@@ -1,16 +1,16 @@
-"""Transactions that the server said may be incomplete, until the commit log says so too.
+"""Keep transactions that the server reports as possibly incomplete, until the commit log names them.
 
-GaussDB drops rows that follow DDL in their transaction, and tells once, in a notice beside the
-stream: which transactions, and from which position on. It names no tables, and also
-transactions that lost nothing or are of other databases; which these are it does not say.
+GaussDB drops rows that follow DDL in their transaction. It reports this once, in a notice beside the
+stream, with the transactions and their first dropped position. The notice names no tables. It also lists
+transactions that lost nothing or are of other databases, and does not mark them.
 
-So each is *settled* where the server can be asked (`source.gaussdb.area`): one that lost nothing is
-closed, and only counted; of another the tables are known that may lack rows.
+Where the server can be asked (`source.gaussdb.area`), each transaction is *settled*. One that lost nothing
+is closed and only counted. For the others the tables are known that may lack rows.
 
-Bounded: past `LIMIT` transactions they must be described and forgotten. They must also be before the
-position passes them, and else may wait for one another: what is not confirmed is told again.
-After some were described, others wait `QUIET_SECONDS` where nothing else is committed, so
-that a server that never stops telling makes no more entries than the others are.
+Bounded: more than `LIMIT` transactions must be described in an entry and forgotten. They must also be
+described before the position passes them. Otherwise they may wait and share an entry: the server repeats
+notices of changes that are not confirmed. After an entry that describes some, others wait `QUIET_SECONDS`
+where nothing else is committed. So a server that keeps sending notices causes no more entries.
 """
 
 import dataclasses
@@ -29,8 +29,8 @@ _MOST_TOLD: Final = 5  # transactions in a message; arbitrary
 REASON: Final = "ddl_in_transaction"
 ONLY_THESE: Final = "only_these"  # no table may lack rows but those that the entry names
 STOPPED: Final = (
-    "landing.on-suspect is stop: set record to go on with an entry that says so, or snapshot to have "
-    "the tables that may be meant read again too"
+    "landing.on-suspect is stop. Set record to continue with a suspect entry, or snapshot to "
+    "also read the affected tables again"
 )
 _TEXT: Final = (
     "the server may have left out rows that follow DDL in the same transaction; compare the "
@@ -42,11 +42,11 @@ _TEXT_OF_TABLES: Final = (
 )
 
 Settle = Callable[[LostChanges], AbstractSet[str] | None]
-"""Directories of the tables that may lack rows of a transaction; None where nobody can tell."""
+"""Directories of the tables that may lack rows of a transaction; None where that cannot be found out."""
 
 
 def nobody_tells(_: LostChanges) -> None:
-    """Where there is no server to ask."""
+    """The answer where there is no server to ask."""
     return
 
 
@@ -58,8 +58,8 @@ class Suspects:
         settle: asks the server.
 
     Attributes:
-        count: of the transactions that were ever named.
-        settled: of those that lost nothing.
+        count: number of the transactions that were ever named.
+        settled: number of those that lost nothing.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Suspects:
         """Take a notice.
 
         Args:
-            text: of the server.
+            text: text of the server.
             lsn: the last position that is complete without doubt.
         """
         if self._since is None:
@@ -132,7 +132,7 @@ class Suspects:
         """Give what a suspect entry says; None when there is nothing.
 
         A notice that names nobody (another version may word it otherwise) still gives an
-        entry: from the position before it on, nothing is sure.
+        entry: nothing is sure from the position before this entry on.
         """
         if self._since is None:
             return None
@@ -162,7 +162,7 @@ class Suspects:
         return extra
 
     def forget(self) -> None:
-        """What was described is in the commit log."""
+        """Forget the described transactions: they are in the commit log."""
         self._named.clear()
         self._tables.clear()
         self._has_unread, self._since = False, None
@@ -173,7 +173,7 @@ def refusal(extra: Mapping[str, Any]) -> str:  # Any: JSON
     """Say why nothing may go on after a notice, and how it can.
 
     Args:
-        extra: what `Suspects.describe` gave.
+        extra: result of `Suspects.describe`.
     """
     named = extra["transactions"]
     told = [

@@ -1,8 +1,7 @@
-"""Where the rows of each relation version land.
+"""Choose the directory, file names and Arrow schema of each relation version.
 
-A `Landed` is one table under one schema: its directory, its names, its Arrow schema. It
-is made when the stream first describes a relation version; two versions whose content
-is the same share it, so that a repeated description does not close a file.
+A `Landed` is one table under one schema. It is made when the stream first describes a relation version.
+Two versions with the same content share it, so that a repeated description does not close a file.
 """
 
 import dataclasses
@@ -45,7 +44,7 @@ _PACKING: Final = 1  # zlib's level; names and types repeat themselves
 
 
 class CatalogColumn(Protocol):
-    """What the catalogue knows of a column."""
+    """A column as the catalogue describes it."""
 
     @property
     def number(self) -> int:
@@ -85,7 +84,7 @@ class CatalogColumn(Protocol):
 
 
 class CatalogTable(Protocol):
-    """What the catalogue knows of a table; it may be newer than the stream."""
+    """A table as the catalogue describes it; it may be newer than the stream."""
 
     @property
     def oid(self) -> int:
@@ -117,10 +116,10 @@ class Landed:
 
     Attributes:
         directory: encoded ``<schema>.<name>``, or the name of a system table.
-        schema_id: of its file in ``schemas/``.
+        schema_id: schema id of its file in ``schemas/``.
         schema: Arrow schema of its files.
-        names: what each column is called in the files, in wire order.
-        relation: as the stream described it; None for system tables.
+        names: names of the columns in the files, in wire order.
+        relation: relation as the stream described it; None for system tables.
         skipped: index of every column that does not land (skip-generated-columns).
         order: rises with every new one.
     """
@@ -157,12 +156,12 @@ class Landed:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Packed:
-    """What makes a `Landed` again, for a table that is quiet.
+    """The data from which a `Landed` is made again, for a quiet table.
 
     Attributes:
         definition: JSON of the relation as the stream described it, compressed.
-        schema_id: of its file; a catalogue that knows more by now is not asked again.
-        order: of the `Landed`.
+        schema_id: schema id of its file; a catalogue that knows more by now is not asked again.
+        order: order of the `Landed`.
         skipped: index of every column that does not land.
     """
 
@@ -179,7 +178,7 @@ class Packed:
 
 
 Described = Sequence[CatalogColumn | None]
-"""What the catalogue knows of each column of a relation, in its order; None where unknown."""
+"""The catalogue's description of each column of a relation, in its order; None where unknown."""
 
 
 def described(catalog: CatalogTable | None, numbers: Sequence[int | None]) -> Described:
@@ -349,12 +348,12 @@ class Tables:
         earlier: the last schema of a directory that landed before this stream; None for none.
         skip_generated: stored generated columns do not land.
         is_wanted: whether a table lands at all.
-        source: of the rows, where a landing has several: then they say so, and so does the schema, whose
+        source: source of the rows, where a landing has several: then they say so, and so does the schema, whose
             OID and attribute numbers are of that source alone.
-        titles: of tables by OID, as they were called where the stream begins.
+        titles: titles of tables by OID, as they were called where the stream begins.
 
     Attributes:
-        descriptions: what the stream has said of tables.
+        descriptions: tables that the stream has described.
         is_wanted: the same.
     """
 
@@ -394,7 +393,7 @@ class Tables:
         return Landed(table, schema_id, schema, (), None, 0)
 
     def find(self, relation: Relation) -> Landed:
-        """Where rows of `relation` land; the same object while its content is the same."""
+        """Directory and schema for rows of `relation`; the same object while its content is the same."""
         names = self._safe_names([column.name for column in relation.columns])
         directory = self._directory_of(relation.namespace, relation.name)
         self.descriptions.note_rows(directory, relation)

@@ -1,1 +1,1 @@
-"""Wires the stages together and watches them."""
+"""Connect the stages and watch them."""

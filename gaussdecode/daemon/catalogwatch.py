@@ -1,14 +1,14 @@
-"""Watches the catalogue of a PostgreSQL for what the stream of changes does not show.
+"""Watch the catalogue of a PostgreSQL server for changes that the stream does not show.
 
-Asked before each entry of the commit log, on the collector's thread: `check` looks at the catalogue as it
-is after everything that the entry has. So no reader sees an entry before the log says which tables it
-may be wrong about. What was found becomes a suspect entry, which comes first; once it is durable,
-`recorded` writes down the new states. Said twice after a crash is no harm.
+`check` runs before each entry of the commit log, on the collector's thread. It reads the catalogue as it is
+after all changes of the entry. So no reader sees an entry before the log names the tables that it may be
+wrong about. A difference becomes a suspect entry, which comes first. When that entry is durable,
+`recorded` stores the new states. A suspect entry that is repeated after a crash does no harm.
 
-What is known begins with the landing, and stands in it (`land.snapshots`); a landing that was fetched from
-a mirror without it takes no table for known. A start compares all of it;
-later only what is newer than the look before is read. What the differences mean is decided in
-`fingerprints` and `publications`.
+The known states begin with the landing and are kept in it (`land.snapshots`). A landing that was fetched
+from a mirror without them begins with no known table. A start compares everything; later checks read only
+rows that are newer than the check before. `fingerprints` and `publications` decide the meaning of
+differences.
 """
 
 import dataclasses
@@ -65,10 +65,10 @@ class CatalogWatch:
     """Of one source.
 
     Args:
-        names: of the publications.
+        names: names of the publications.
         source: name of the source, where there are several.
         catalog: asks the server.
-        store: of the landing.
+        store: store of the landing.
         lands: whether a table lands by configuration, given schema and name.
         is_left_out: whether a table is left out of the landing anyway, given title and OID.
         has_landed: whether rows of a table have landed, given its directory.
@@ -152,7 +152,7 @@ class CatalogWatch:
         Args:
             lsn: the position.
             emptied: directories of tables of which a TRUNCATE is in the next entry.
-            descriptions: what has come of tables, in the next entry too.
+            descriptions: tables that the stream has described, including the next entry.
 
         Returns:
             As `begin`.
@@ -167,7 +167,7 @@ class CatalogWatch:
         return found
 
     def recorded(self) -> None:
-        """What was found is in the log: remember what it was found by."""
+        """Remember the new states: their suspect entry is in the log."""
         if self._has_news:
             publications.remember(self._store, self._publications, self._members, self._source)
             self._has_news = False

@@ -1,9 +1,9 @@
-"""Marks of CSNs for the sessions that run: when they are asked for, and by whom they are waited for.
+"""Ask for CSN marks for the running sessions, and pass them to the waiting collectors.
 
-One thread. A mark is asked for when transactions wait for their turn, or when the servers' logs have
-moved on without any: what is confirmed must follow. It costs a few queries on an ordinary connection to
-each server, and, where a server is quiet, a transaction without rows, which shows in its stream how far
-that is.
+One thread. It asks for a mark when transactions wait for one, or when the servers' WAL has grown without
+transactions, so that the confirmed position can follow. A mark costs a few queries on an ordinary
+connection to each server. On a quiet server it also costs a transaction without rows, which shows in the
+stream how far the server is.
 """
 
 import contextlib
@@ -177,6 +177,7 @@ def _is_clock_local(nodes: Mapping[str, GaussConnection]) -> bool:
 def _refuse_standby(name: str, node: GaussConnection) -> None:
     if node.query("SELECT pg_catalog.pg_is_in_recovery()")[0][0] == "t":
         raise SourceRefusedError(
-            f"{name}: a standby cannot tell which CSN is next: a landing in the order of CSNs follows "
-            "the primary (leave decoding.standby-connection out, and name the primary in the dsn)"
+            f"{name}: a standby does not know the next CSN, and a landing in CSN order needs it. "
+            "Follow the primary: leave decoding.standby-connection out, and name the primary in the "
+            "dsn"
         )

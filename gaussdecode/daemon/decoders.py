@@ -1,16 +1,22 @@
-"""How many decoders a stream gets, found out while it runs (``parallel-decode-num: auto``).
+"""Choose the number of decoders of a stream while it runs (``parallel-decode-num: auto``).
 
-Decoding in the reader's process is the cheapest way, and as fast as any while something else is the
-limit: the server, the collector, the files. Only where one thread that receives and decodes has
-no time left, and the machine has cores that nobody uses, can more of them bring anything; and where it has
-none left, fewer may. Whether they do is measured: the session ends in order, another one goes on from the
-durable position with twice or half as many, and what it receives in a second is compared with before.
+Decoding in the reader's process costs least. It is as fast as any other way while something else is the
+limit: the server, the collector, the files. More decoders can help only where the one thread that receives
+and decodes is busy all the time and cores are idle. Fewer may help where no core is idle. A trial decides:
+the session ends in order, the next one continues from the durable position with twice or half as many
+decoders, and its bytes received per second are compared with those before.
 
     resting  -- decoding is the limit, cores are idle, twice in a row --> trying twice as many
     resting  -- no core is idle, six times in a row -------------------> trying half as many
     resting  -- half as many had time to spare, for two minutes -------> resting with half
     trying   -- more that bring 5 % more, fewer that bring 5 % less at most --> resting with them
     trying   -- else -------------------------------------------------------> resting as before
+
+A trial that failed is repeated after a minute, then after two, four and so on, up to an hour. After a
+change the server reads its WAL again from the oldest open transaction. Where that is far back, or not
+known, nothing is changed.
+
+`Choice` is pure: the caller gives it the time, the counters and the idle cores.
 
 What was tried in vain is tried again after a minute, then after two, four and so on, up to an
 hour. A change costs the server that it reads its log again from the oldest open transaction: where that
@@ -45,13 +51,13 @@ class Seen:
 
     Attributes:
         at: monotonic.
-        received_bytes: from the source.
-        reader_busy: of the reader's thread; decoding too, with one decoder.
+        received_bytes: bytes from the source.
+        reader_busy: busy time of the reader's thread; decoding too, with one decoder.
         reader_stalled: it waited for room in a queue.
-        decoders_busy: of all decoders together; 0 with one.
-        decoders_blocked: likewise, they waited for the collector.
+        decoders_busy: busy time of all decoders together; 0 with one.
+        decoders_blocked: time that the decoders waited for the collector.
         idle: core seconds that nobody used, by each that tells; see `Cores`.
-        reread_bytes: of its log that the server would read again; None where that is not known.
+        reread_bytes: bytes of its log that the server would read again; None where that is not known.
     """
 
     at: float
@@ -65,7 +71,7 @@ class Seen:
 
 
 class Verdict(enum.Enum):
-    """What a window says, and how many in a row are enough to do something."""
+    """The result of a window, and how many in a row cause an action."""
 
     NOTHING = 0
     LIMITED = 2  # decoding is what all wait for, and there are cores for more of it
@@ -114,10 +120,10 @@ class Choice:
     """Decides how many decoders the next session has.
 
     Args:
-        most: that there may be.
+        most: the most that there may be.
 
     Attributes:
-        count: of the next session.
+        count: number of the next session.
         rate_before: bytes per second, of the sessions that are compared: with what was before,
         rate_tried: and with what is or was tried; None before anything was.
     """

@@ -1,11 +1,10 @@
-"""What became of the tables of a landing between two looks at the catalogue of their server.
+"""Compare two states of the catalogue: name the changes of tables that the stream cannot have shown.
 
-Given the states that everything landed so far goes by, and what a look found: says in words, by table,
-what the stream cannot have shown, and gives the states to remember. Decisions without any I/O; what one
-table went through is told by `model.fingerprint`.
+Given the states that the landing is based on, and a new reading of the catalogue. Gives a sentence per
+table, and the states to remember. Pure: no I/O. `model.fingerprint` compares one table.
 
-A file that was replaced, and that a TRUNCATE explains which has not come yet (`Replaced.UNSURE`), is
-judged when the stream has passed the place of the look: until then the old file is remembered.
+A replaced file may come from a TRUNCATE that has not arrived yet (`Replaced.UNSURE`). It is judged when the
+stream has passed the position of the reading; until then the old file is remembered.
 """
 
 import dataclasses
@@ -68,8 +67,8 @@ class Known:
     """The states that everything landed so far goes by.
 
     Attributes:
-        tables: by OID, all that land.
-        types: by OID, of what their columns are made of.
+        tables: tables by OID, all that land.
+        types: types by OID, of what their columns are made of.
         gone: titles by OID of tables that landed once, and exist, but are not sent any more.
     """
 
@@ -106,12 +105,12 @@ class Known:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Change:
-    """What became of one table.
+    """The changes of one table.
 
     Attributes:
-        texts: in words.
+        texts: the changes in words.
         former: titles that the table had before, under which its earlier rows are.
-        oid: of the table that has the name now, where it is another one than before; else None.
+        oid: OID of the table that has the name now, where it is another one than before; else None.
         comes_whole: all rows of that one come in the stream, under this name.
     """
 
@@ -138,10 +137,10 @@ class Change:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Compared:
-    """What a comparison gives.
+    """The result of a comparison.
 
     Attributes:
-        changes: by title, of tables that readers may see wrong rows of.
+        changes: changes by title, of tables that readers may see wrong rows of.
         known: the states to remember once these are in the log.
         unsure: OIDs of tables of which a TRUNCATE may come that explains what was seen.
     """
@@ -163,7 +162,7 @@ def compare(
 
     Args:
         known: the states before.
-        look: what was found; something was read.
+        look: the new reading; something was read.
         is_emptied: whether a TRUNCATE of a table has shown meanwhile, given its title.
         is_left_out: whether a table is left out of the landing anyway, given title and OID.
         has_other: whether rows have come under a title that cannot all be of the table that has it now,
@@ -310,12 +309,12 @@ def judge_unsure(
 
 
 def suspect(changes: Mapping[str, Change], from_lsn: int, until_lsn: int) -> Json:
-    """What a suspect entry says.
+    """Make the text of a suspect entry.
 
     Args:
-        changes: by title; at least one.
+        changes: changes by title; at least one.
         from_lsn: everything up to here landed before.
-        until_lsn: of the server, after it was noticed.
+        until_lsn: position of the server after the change was noticed.
     """
     told = [f"{title}: {', '.join(change.texts)}" for title, change in sorted(changes.items())]
     directories = {title: table_directory(*split_title(title)) for title in changes}
@@ -383,5 +382,5 @@ def renamed_rows(before: Mapping[int, TableState], seen: Mapping[int, TableState
 
 
 def unknown_change() -> Change:
-    """Nobody knows what a table was before."""
+    """The change of a table whose earlier state is not known."""
     return Change((_UNKNOWN,))

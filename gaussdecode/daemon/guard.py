@@ -1,8 +1,8 @@
-"""The guard: is the slot near its end, is the disk, and what is done about it.
+"""Watch the slot and the free disk space, predict when either runs out, and act on it.
 
-A thread with a connection of its own looks every `interval` at the slot and at the free
-space. From the newest looks it draws a straight line and says when either ends. The ladder
-is a pure function of that, of `GuardSettings` and of the step before:
+A thread with its own connection reads the slot and the free space every `interval`. Its own connection,
+because the stream's may be busy or gone exactly then. A straight line through the newest readings predicts
+the end. The step is a pure function of the prediction, `GuardSettings` and the step before:
 
 ==== ======= ============================================================================
 step name    what happens
@@ -17,6 +17,9 @@ step name    what happens
 A step is left only when the end is half as far again as it was to enter it, so that the
 guard does not waver. A look that fails changes nothing: the server may be away for a
 reason that the stream reports better. Each change of step is one line in the log.
+
+The guard never drops a slot by a predicted time alone: the server does that itself, with
+``max_slot_wal_keep_size``.
 """
 
 import dataclasses
@@ -38,7 +41,7 @@ _log = get_logger("daemon")
 
 
 class Step(enum.IntEnum):
-    """Of the ladder; see above."""
+    """The guard's steps; see above."""
 
     CALM = 0
     WARN = 1
@@ -48,12 +51,12 @@ class Step(enum.IntEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class GuardSettings:
-    """When each step is taken; None for never.
+    """The limits of each step; None for never.
 
     Attributes:
         interval: seconds between two looks.
         warn_before: seconds to the end of slot or disk.
-        pause_before: likewise.
+        pause_before: the same, for the step pause.
         drop_slot_above: bytes of WAL that the server keeps for the slot.
     """
 
@@ -69,9 +72,9 @@ class Look:
 
     Attributes:
         at: monotonic seconds.
-        free_bytes: on the file system of the landing.
+        free_bytes: bytes on the file system of the landing.
         slot: None where there is no server, or it did not answer.
-        kept_bytes: of what is free, what the landing leaves free.
+        kept_bytes: part of the free space that the landing keeps free.
     """
 
     at: float
@@ -82,7 +85,7 @@ class Look:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Outlook:
-    """What the looks mean.
+    """The prediction from the newest readings.
 
     Attributes:
         look: the newest.
@@ -164,7 +167,7 @@ def _can_end(view: SlotView) -> bool:
 
 
 def next_step(view: Outlook, settings: GuardSettings, now: Step) -> Step:
-    """Where on the ladder to stand."""
+    """Choose the next step."""
     retained = None if view.look.slot is None else view.look.slot.retained_bytes
     above = settings.drop_slot_above
     if now is Step.DROP or (above is not None and retained is not None and retained > above):
@@ -181,12 +184,12 @@ class Guard:
 
     Args:
         settings: when to do what.
-        probe: of the slot; None where there is no server.
+        probe: probe of the slot; None where there is no server.
         measure: free bytes of the landing's file system, and those of them that are left free.
 
     Attributes:
         outlook: newest, or None before the first look.
-        step: of the ladder.
+        step: step of the ladder.
         failures: looks at the server that failed, and `reason` of the last one, or None
             when the last one succeeded.
     """
@@ -205,7 +208,6 @@ class Guard:
         self._thread = threading.Thread(target=self._run, name="guard", daemon=True)
         self.outlook: Outlook | None = None
         self.step = Step.CALM
-        self.look_count = 0
         self.failures = 0
         self.reason: str | None = None
 
@@ -249,7 +251,6 @@ class Guard:
                 if self.reason is None:
                     _log.warning(Event.GUARD_BLIND, reason=error_text(error))
                 self.reason = error_text(error)
-        self.look_count += 1
         free, kept = self._measure()
         self._looks.append(Look(now, free, slot, kept))
         view = outlook(list(self._looks))

@@ -1,8 +1,8 @@
-"""Compaction and retention, beside the stream.
+"""Run compaction and retention beside the stream.
 
-One thread that looks at the commit log now and then. Only committing the entry at the end of
-each piece of work takes turns with the writer's. A failure is the landing's failure: it
-goes to the same place as the writer's, and ends the daemon.
+One thread reads the commit log now and then. Only the last step of its work, committing an entry, takes
+turns with the writer. A failure is a failure of the landing: it ends the daemon, as a failure of the
+writer does.
 """
 
 import datetime
@@ -26,11 +26,11 @@ class Housekeeper:
 
     Args:
         log: open; others commit to it too.
-        settings: what to do.
+        settings: compaction and retention as configured.
         on_error: told the first error; then the thread ends.
         interval: seconds between two looks.
         is_paused: whether merging, which can wait, has to.
-        mirror: what it has not got stays.
+        mirror: state of the mirror; entries that it has not got stay.
     """
 
     def __init__(

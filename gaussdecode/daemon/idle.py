@@ -1,4 +1,4 @@
-"""Notices that nothing lands, once for each time, for memory to be given back then."""
+"""Notice once when the landing becomes idle, so that memory is given back to the kernel."""
 
 from gaussdecode.host.memory import REST_SECONDS, give_back
 

@@ -1,7 +1,7 @@
-"""Changes that are lost, or are to be given up: found out, recorded, dropped.
+"""Detect lost changes, record them as a gap entry, and drop a slot that the guard gives up.
 
-Asked when a session was refused, and when the guard's last step is taken. Each gap becomes
-an entry of the commit log once, however often the daemon is started afterwards.
+It runs when a session was refused, and at the guard's last step. Each gap becomes an entry of the commit log
+once, however often the daemon is started afterwards.
 """
 
 import contextlib
@@ -49,7 +49,7 @@ def record_loss(config: Config, pipeline: Pipeline) -> Mapping[str, Gap]:
 
 
 def _gap_of(runtime: SourceRuntime) -> Gap | None:
-    """What is missing of a source; None also where its server cannot be asked."""
+    """The gap of a source; None also where its server cannot be asked."""
     state = runtime.landing_position
     if state is None:
         return None
@@ -63,27 +63,28 @@ def final_refusal(config: Config, gaps: Mapping[str, Gap]) -> SourceRefusedError
     """Why a landing cannot go on after a gap at all; None where an operator may accept it.
 
     Args:
-        config: of the daemon.
-        gaps: by source; at least one.
+        config: configuration of the daemon.
+        gaps: gaps by source; at least one.
     """
     if not config.cuts_together:
         return None
     which = "; ".join(
-        f"source {name}: {gap.text}, and the landing stands at {gap.from_lsn}"
+        f"source {name}: {gap.text}, and the landing is at {gap.from_lsn}"
         if config.is_several
         else gap.text
         for name, gap in gaps.items()
     )
     kind = "several sources" if config.is_several else "a source in the order of CSNs"
     return SourceRefusedError(
-        f"{which}. What ended after that is lost, and a landing of {kind} cannot go on after a gap. "
-        f"What is in {config.landing.root} stays readable; land into a new landing.root: drop the slots "
-        f"(gaussdecode slot drop --yes {config.path}), set it, then gaussdecode slot create {config.path}"
+        f"{which}. Transactions that ended after that are lost, and a landing of {kind} cannot "
+        f"continue after a gap. {config.landing.root} stays readable. To land into a new "
+        f"landing.root: drop the slots (gaussdecode slot drop --yes {config.path}), set "
+        f"landing.root, then gaussdecode slot create {config.path}"
     )
 
 
 def give_up_slot(config: Config, pipeline: Pipeline) -> SourceRefusedError:
-    """The guard's last step: drop the slot and say what is missing from then on.
+    """Drop the slot as the guard's last step, and record what is missing from then on.
 
     All that had come is landed already. The gap is recorded only once the slot is gone.
 

@@ -1,9 +1,9 @@
-"""The mirror beside the stream: one thread that ships, and says how far it is.
+"""Ship the landing to its mirror in one thread, and report its progress.
 
-Given an open log; promises that what fails at the store is tried again for as long as the daemon
-runs, with what has landed kept here meanwhile, and that what trying again cannot mend (another
-host, another landing, a file that is missing here) ends the daemon. Nothing of the stream waits
-for it but the server, which is told of an entry once the store has it.
+A failure at the store is tried again for as long as the daemon runs, and the landed files stay here
+meanwhile. A failure that trying again cannot mend (another host, another landing, a missing file) ends the
+daemon. Only the confirmation waits for the mirror: an entry is confirmed to the server once the store has
+it.
 """
 
 import datetime as dt
@@ -30,11 +30,11 @@ _log = get_logger("land")
 
 
 class Mirror:
-    """Ships what lands.
+    """Ships landed entries.
 
     Args:
         log: open.
-        settings: of the mirror; it is on.
+        settings: settings of the mirror; it is on.
         is_compacting: small files are merged here.
         on_shipped: told that `positions` may have moved.
         on_error: told an error that trying again cannot mend; then the thread ends.
@@ -43,8 +43,7 @@ class Mirror:
     Attributes:
         failure: why the store does not do it now; None while it does.
         errors: requests that failed, after their own repetitions.
-        shipped_bytes: of data files that were shipped.
-        removed_entries: whose local files went.
+        shipped_bytes: bytes of data files that were shipped.
     """
 
     def __init__(
@@ -73,7 +72,6 @@ class Mirror:
         self.failure: str | None = None
         self.errors = 0
         self.shipped_bytes = 0
-        self.removed_entries = 0
 
     @property
     def positions(self) -> Mapping[str, SourcePosition]:
@@ -102,7 +100,7 @@ class Mirror:
         self._wake.set()
 
     def close(self) -> None:
-        """Stop after the request that is under way; what is not shipped waits for the next start."""
+        """Stop after the present request; entries that were not shipped wait for the next start."""
         self._stop.set()
         self._wake.set()
         if self._thread.is_alive():
@@ -184,7 +182,7 @@ class Mirror:
             self._noted_at = now
         keep = self._settings.local_retention
         if keep is not None:
-            self.removed_entries += self._shipper.remove_local(keep, now)
+            self._shipper.remove_local(keep, now)
 
     def _count(self) -> None:
         """Look at what has landed since the last time, for what waits."""

@@ -1,8 +1,8 @@
-"""Tells systemd how the daemon is, by sd_notify.
+"""Report the state of the daemon to systemd by sd_notify.
 
-It is given the environment that systemd made and a clock by its caller, and promises
-never to fail or block: outside systemd every call does nothing. The watchdog is fed only
-while the stages make progress, so a daemon that hangs is restarted.
+The caller gives the environment that systemd made, and a clock. No call fails or blocks: outside
+systemd every call does nothing. The watchdog is fed only while the stages make progress, so systemd
+restarts a daemon that hangs.
 """
 
 import os

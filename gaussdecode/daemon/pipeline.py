@@ -1,4 +1,4 @@
-"""The one file that knows all stages, and wires them.
+"""Create and connect all stages; no other module knows all of them.
 
     config -> source settings -> reader, decoders -> collector -> writer -> commit log
 
@@ -247,7 +247,7 @@ class Pipeline:
 
     @property
     def landing_position(self) -> LandingPosition | None:
-        """What the landing tells its source, or the first of several; None before it has begun."""
+        """Position of the landing for its source, or the first of several; None before it has begun."""
         return self._first.landing_position
 
     @property
@@ -257,7 +257,7 @@ class Pipeline:
 
     @property
     def coverage(self) -> Coverage:
-        """What only one of publications and white list has, of the first source that says so."""
+        """Tables that only the publications or only the white list has, of the first source that reports some."""
         found = (
             runtime.coverage for runtime in self.runtimes.values() if runtime.coverage != Coverage()
         )
@@ -284,7 +284,7 @@ class Pipeline:
             self._confirm()
 
     def _confirm(self) -> None:
-        """Have every session's reader told what it may confirm."""
+        """Give every session's reader its confirmable position."""
         for runtime in self.runtimes.values():
             if runtime.confirming is not None:
                 runtime.confirming.tell()
@@ -294,7 +294,7 @@ class Pipeline:
         return self._config.mirror.is_on and self._config.mirror.confirm == "mirror"
 
     def reached(self, name: str) -> SourcePosition | None:
-        """Up to where what has landed of a source may be confirmed."""
+        """Position up to which the landed changes of a source may be confirmed."""
         assert self.log is not None
         if not self._confirms_mirror:
             return self.log.positions.get(name)
@@ -568,7 +568,7 @@ def _left_to_first(config: Config) -> WhiteList | None:
 
 
 def reserve_of(config: Config) -> Reserve:
-    """What the landing leaves free of its file system."""
+    """Space that the landing keeps free on its file system."""
     return Reserve(config.landing.root, config.landing.min_free_bytes)
 
 
@@ -589,7 +589,7 @@ def begin_from_mirror(
     """Fetch the landing that a mirror holds into an empty root; gives whose it is, if any.
 
     Args:
-        config: with a mirror.
+        config: configuration with a mirror.
         space: waits for room on the disk.
         told: how far it is.
 

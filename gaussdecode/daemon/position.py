@@ -1,4 +1,4 @@
-"""The position of a landing, as its source is told: whose it is, how far, what landed last."""
+"""Give a source the position of its landing: whose it is, how far it is, and its last transaction."""
 
 from gaussdecode.land.entry import Entries
 from gaussdecode.land.layout import Layout
@@ -11,8 +11,8 @@ def landing_position(layout: Layout, entries: Entries, source: str) -> LandingPo
     """Read it from the newest entries; None for a log that has none.
 
     Args:
-        layout: of the landing.
-        entries: of its log.
+        layout: layout of the landing.
+        entries: entries of its log.
         source: name of the source that is told.
 
     Raises:

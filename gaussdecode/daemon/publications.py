@@ -1,15 +1,18 @@
-"""Which publications a landing followed: noticed when one is not any more what it was.
+"""Detect publications that were changed, dropped or made again since the landing began.
 
-A publication that is dropped and made again, renamed away and back, or altered, is there
-whenever somebody looks, and yet changes that were made in between may never have been sent:
-PostgreSQL decides by the catalogue as it was at each change. From 18 on it only warns, and a
-warning can be missed. So OID and version (xmin) of every configured publication are remembered
-with the landing, and so is each table and schema that it lists: a row of its own, of which the publication's
-says nothing. They are compared when a stream is about to start, and now and then while it runs.
-What differs is a suspect entry of the commit log, durable before anything after it lands. What is
-listed in addition is no difference, nor is what is not listed because it was dropped.
+A publication that is dropped and made again, renamed away and back, or altered, exists at every check.
+Yet changes that were made in between may never have been sent: PostgreSQL decides by the catalogue as it
+was at each change. From version 18 on it only warns, and a warning can be missed.
 
-Given what the server said; asks nobody.
+So the landing stores OID and version (xmin) of every configured publication, and of each table and schema
+that it lists: these have rows of their own. They are compared when a stream is about to start, and now and
+then while it runs. A difference becomes a suspect entry, durable before anything after it lands. A
+member that was added is no difference. Neither is a member that is missing because it was dropped.
+
+A publication that was made again is not refused: made again in one transaction it loses nothing, and only
+the operator can tell.
+
+Pure: compares the server's answers, and asks no server.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +29,7 @@ REASON: Final = "publication_changed"
 
 Json = dict[str, Any]  # Any: JSON
 Identities = Mapping[str, tuple[int, ...]]
-"""By name: OID and xmin of the row in pg_publication, number and sum of the rows of its members.
+"""By name of the publication: OID and xmin of the row in pg_publication, number and sum of the rows of its members.
 
 Landings of before members were noted have the first two alone."""
 
@@ -42,7 +45,7 @@ def are_known(known: Identities, seen: Identities) -> bool:
 
 
 def differences(known: Identities, seen: Identities) -> list[str]:
-    """Say what became of each publication that is not what it was; none is missing here."""
+    """Describe the change of each publication that differs; none is missing here."""
     found = []
     for name in sorted(known.keys() & seen.keys()):
         if known[name][0] != seen[name][0]:
@@ -62,13 +65,13 @@ def taken_out(gone: Members, known: Identities, seen: Identities) -> dict[str, S
 
 
 def suspect(found: list[str], lsn: int, wal_end: int, gone: Members = MappingProxyType({})) -> Json:
-    """What a suspect entry says.
+    """Make the text of a suspect entry.
 
     Args:
-        found: from `differences`.
+        found: result of `differences`.
         lsn: everything up to here landed before.
-        wal_end: of the server, when it was noticed.
-        gone: from `taken_out`.
+        wal_end: WAL end of the server, when it was noticed.
+        gone: result of `taken_out`.
     """
     told = found + [
         f"{', '.join(member.title for member in members)} was taken out of publication {name!r}"
@@ -95,14 +98,14 @@ def suspect(found: list[str], lsn: int, wal_end: int, gone: Members = MappingPro
 
 
 def key_of(source: str | None) -> str:
-    """Where the publications of a source stand in the ledger; None for the only one."""
+    """Key of a source's publications in the ledger; None for the only source."""
     return KEY if source is None else f"{KEY}/{source}"
 
 
 def known_to(
     store: SnapshotStore, source: str | None = None
 ) -> tuple[dict[str, tuple[int, ...]], dict[str, list[Member]]]:
-    """What the landing remembers, publications and members; empty before it was noted first."""
+    """Publications and members that the landing remembers; empty before the first."""
     record = store.ledger().get(key_of(source), {})
     members = record.get("members", {})
     return read_identities(record.get("seen", {})), {
@@ -118,7 +121,7 @@ def with_members(seen: Identities, members: Members) -> dict[str, tuple[int, ...
 def remember(
     store: SnapshotStore, seen: Identities, members: Members, source: str | None = None
 ) -> None:
-    """Write down what was seen; durable when this returns."""
+    """Store the publications; durable when this returns."""
     known, known_members = known_to(store, source)
     kept = {name: list(of) for name, of in {**known, **seen}.items()}
     lists = {

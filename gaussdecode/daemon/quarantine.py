@@ -1,15 +1,16 @@
-"""Quarantine of a table whose rows cannot be landed, where the operator has said to go on.
+"""Put a table in quarantine when its rows cannot be landed and the operator chose to go on.
 
-Between two sessions: what the session before had handed to an entry is waited for; nothing
-after the durable position has been confirmed, and nothing of it is kept. The entry is durable first; then the ledger has the table left out; then the next session
-begins at the same position. Killed in between, the next session comes upon the error again and
-says it once more. So every row of the table up to the entry's position has landed, and none
-after it, until an operator asks for a snapshot: then it is `asked` in the ledger, its changes
-land again from the next session on, and the snapshot's entry ends the quarantine for readers.
+It runs between two sessions. It waits for the entry that the session before had begun. Nothing after the
+durable position has been confirmed, and nothing of it is kept. First the quarantine entry becomes durable,
+then the ledger leaves the table out, then the next session begins at the same position. If the process
+is killed in between, the next session meets the error again and repeats the entry. So every row of the
+table up to the entry's position has landed, and none after it. When an operator asks for a snapshot, the
+ledger has the table as `asked`: its changes land again from the next session on, and the snapshot's entry
+ends the quarantine for readers.
 
-Before what the server sends again is known to be what landed, nothing is committed, this neither:
-it may be the row of another history. Then the table is left out for a session, and the entry is
-the first thing that follows the comparison.
+Nothing is committed before the transactions that the server sends again were compared with the landing,
+because the row may be of another history. This holds for the quarantine too: the table is left out for one
+session, and the entry follows the comparison.
 """
 
 from gaussdecode.errors import TableError
@@ -36,8 +37,8 @@ def advised(config: Config, error: TableError) -> TableError:
     way = (
         ""
         if config.landing.is_quarantining
-        else f", or set landing.on-table-error: quarantine in {config.path.name} to go on without it "
-        "and take a snapshot of it later"
+        else f", or set landing.on-table-error: quarantine in {config.path.name} to continue without "
+        "it and take a snapshot of it later"
     )
     return TableError(
         error.namespace,
@@ -57,7 +58,7 @@ def helps(config: Config, context: Landing, error: TableError) -> bool:
 
 
 def left_out(error: TableError) -> Record:
-    """What the ledger says of a table that stops."""
+    """Make the ledger's record of a table that stops."""
     reason = f"after {error.lsn}: {error.reason}"
     return {"state": QUARANTINED, "oid": error.oid, "reason": reason, WHY_STOPPED: reason}
 

@@ -1,16 +1,18 @@
-"""One session: one connection, its processes and queues, until it ends.
+"""Run one session: one connection, its processes and queues, until it ends.
 
     reader --raw rings--> decoders --decoded rings--> collector thread --> writer
 
-Main's thread spawns the children (they die with that thread, see `ipc.process`), then
-watches: reports, exits, the collector, progress. A session ends in one of three ways.
-*Drained*: the reader closed the stream, on request or because the source broke off; all
-that arrived whole is landed, then the reader is told to confirm it and leave. *Failed*: a
-process died, bytes were wrong, the disk failed; what is not durable is dropped. *Stuck*:
-a stage stopped moving, or the source did not answer before the stream; as failed. Nothing
-of one session reaches the next but the log: before anything else is given up, the collector
-is revoked, so that what its thread still does when it wakes, however late, is refused
-(`land.writer_state`, `collect.snapshot_gate`).
+Main's thread starts the children (they die with that thread, see `ipc.process`). Then it watches reports,
+exits, the collector and progress. A session ends in one of three ways:
+
+* *Drained*: the reader closed the stream, on request or because the source ended it. All that arrived whole
+  is landed, then the reader is told to confirm it and leave.
+* *Failed*: a process died, bytes were wrong, the disk failed. Changes that are not durable are dropped.
+* *Stuck*: a stage stopped moving, or the source did not answer before the stream. Then as failed.
+
+Only the log passes from one session to the next. Before anything else is given up, the collector is
+revoked: whatever its thread still does, however late, is refused (`land.writer_state`,
+`collect.snapshot_gate`).
 
 A session's life, by event::
 
@@ -109,9 +111,9 @@ class SessionSettings:
     Attributes:
         decoder_count: 1 decodes in the reader's process.
         queue_entries: bound of every ring in entries.
-        raw_ring_bytes: of each ring from reader to decoder.
-        decoded_ring_bytes: of each ring from decoder to collector.
-        kept_buffer_bytes: what a decoder keeps of its result buffer between batches.
+        raw_ring_bytes: bytes of each ring from reader to decoder.
+        decoded_ring_bytes: bytes of each ring from decoder to collector.
+        kept_buffer_bytes: size of the result buffer that a decoder keeps between batches.
         max_row_bytes: largest row that is decoded.
         defers_large_rows: one of a prepared transaction is its table's trouble when that commits.
         reader: settings of the reader's process, without descriptors.
@@ -353,7 +355,7 @@ class Session:
     def _collector_round(self) -> None:
         self.collector_round_ns = time.monotonic_ns()
         if self._is_aborted:
-            raise ChildError("the session was given up")
+            raise ChildError("the session was ended")
 
     def _raise_refusal(self) -> None:
         """Before there is a stream, the reader's error counts: decoders only die of its end.
@@ -418,7 +420,7 @@ class Session:
         durable = Lsn(self.control.get(Word.DURABLE_LSN))
         if not durable:
             return "nothing was confirmed since it began"
-        return f"what has landed ends at {durable}, the next start asks for what is behind it"
+        return f"the landing ends at {durable}; the next start continues from there"
 
     # ---- progress --------------------------------------------------------------------
 
@@ -467,7 +469,7 @@ class Session:
         if self._thread is None and time.monotonic() > self._grace_until:
             # Nobody else would end it where a proxy on the way keeps the connection alive.
             raise SourceError(
-                f"the source has not answered for {STUCK_SECONDS:.0f} seconds, before the stream began"
+                f"the source did not answer for {STUCK_SECONDS:.0f} seconds before the stream began"
             )
         problem = self.stuck_stage()
         if problem is not None:

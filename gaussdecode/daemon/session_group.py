@@ -1,11 +1,12 @@
-"""The sessions of a landing of several sources, or of one by CSN: they begin and end together.
+"""Run the sessions of a landing that has several sources, or is in CSN order: they start and end together.
 
-Each runs in a thread of its own, which starts its processes and watches them. One that ends, in
-order or not, has the others end in order; the first error is the error of all. What had not become
-an entry by then comes again from every server.
+Each session runs in a thread of its own, which starts its processes and watches them. When one ends, in
+order or not, the others end in order. The first error is the error of all. Every server sends the changes
+again that had not become an entry by then.
 
-They share one way into the writer, which the first that is over closes: that another is refused there
-is no error of its own. An error of a source names it; one of the landing belongs to none.
+The sessions share one intake of the writer, and the first session that ends closes it. A refusal that
+another session gets from the closed intake is not counted as its error. An error of a source names the
+source; an error of the landing belongs to no source.
 """
 
 import threading
@@ -33,7 +34,7 @@ class Held(NamedTuple):
     """A source that the present mark waits for.
 
     Attributes:
-        seconds: for how long.
+        seconds: waiting time.
         running: its transactions that may be committing, where it waits for these; else it waits for
             an answer of the source, or for its stream.
     """
@@ -43,7 +44,7 @@ class Held(NamedTuple):
 
 
 class Marks(Protocol):
-    """What runs beside the sessions while all of them stream."""
+    """A thread that runs beside the sessions while all of them stream."""
 
     def start(self) -> None:
         """Begin."""
@@ -61,7 +62,7 @@ class SessionGroup:
     Args:
         make: makes the session of a source, given what it is to ask whether to stop, and whom to
             tell that it streams.
-        names: of the sources.
+        names: names of the sources.
         marks: runs once all of them stream; None where nothing has to.
         should_stop: asked several times per second.
         on_tick: called several times per second by who runs this; may raise.

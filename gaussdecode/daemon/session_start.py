@@ -1,4 +1,4 @@
-"""How a session begins on a landing: from which position, with which bounds, and when it may confirm."""
+"""Decide where a session starts, which limits it has, and when it may confirm."""
 
 import dataclasses
 from collections.abc import Callable
@@ -24,7 +24,7 @@ _log = get_logger("daemon")
 
 
 class Confirming:
-    """What the reader of a session may confirm: nothing before its server is known to be the log's.
+    """Position that a session's reader may confirm: none before its server is known to be the log's.
 
     Args:
         confirm: tells the reader a position.
@@ -49,7 +49,7 @@ class Confirming:
 
 
 def goes_on_at(known: SourcePosition, timeline: int, log_lsn: int | None) -> SourcePosition:
-    """Where the stream goes on: at the log's position, or at a fork below it, in the next epoch."""
+    """Position where the stream continues: the log's, or a fork below it, in the next epoch."""
     if log_lsn is None or log_lsn >= known.lsn:
         return dataclasses.replace(known, timeline=timeline)
     return dataclasses.replace(known, epoch=known.epoch + 1, timeline=timeline, lsn=log_lsn)
@@ -104,14 +104,14 @@ def compare_resent(
     excluded_users: tuple[str, ...],
     go_on: Callable[[], None],
 ) -> Resent | None:
-    """Have what the server sends again compared, if anything can come; then go on.
+    """Have resent transactions compared, if there can be any; then continue.
 
     Args:
-        log: of the landing.
-        source: whose stream it is.
-        start_lsn: where the stream begins.
-        position: where the landing ends.
-        excluded_users: whose transactions do not land.
+        log: log of the landing.
+        source: source whose stream it is.
+        start_lsn: start of the stream.
+        position: end of the landing.
+        excluded_users: excluded users whose transactions do not land.
         go_on: called once everything up to the landing's end is known to be what landed.
     """
 

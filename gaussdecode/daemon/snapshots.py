@@ -1,7 +1,7 @@
-"""Reading of existing rows in a running daemon: for each source one that reads its tables.
+"""Read existing rows while the daemon runs: one snapshotter per source.
 
-Given a pipeline; each reads in a thread of its own, with its own gate, ledger and list of tables, and
-knows nothing of the others. Where there are several, each table is shown with its source.
+Each reads in its own thread, with its own gate, ledger and list of tables, and knows nothing of the others.
+With several sources each table is shown with its source.
 """
 
 import dataclasses
@@ -22,10 +22,10 @@ from gaussdecode.snapshot.tablefilter import TableFilter
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OfSource:
-    """What snapshots of one source need; see `snapshot.item.Context`.
+    """The context of the snapshots of one source; see `snapshot.item.Context`.
 
     Attributes:
-        pipeline: what all sources share.
+        pipeline: the parts that all sources share.
         runtime: the source.
     """
 

@@ -1,7 +1,11 @@
-"""One source of a landing, as the daemon sees it: its sessions, and what is known of its server.
+"""Keep the running state of one source: its sessions, and what is known of its server.
 
-A landing has one source or several. What they share is the pipeline's: the log, the writer, which
-tables are left out. What is a server's own is here, and nothing of one source is seen by another.
+A landing has one source or several. The pipeline has the parts that they share: the log, the writer, and
+the tables that are left out. The state of one server is here, and no source sees that of another.
+
+After a failover, the process proves that a promoted standby is the same server by the start time of its
+postmaster: no start was in between, so none of its WAL was taken back. A process that was killed has no
+proof, and the log is refused as before.
 """
 
 import dataclasses
@@ -57,8 +61,8 @@ from gaussdecode.source.slot import LandingPosition, Place
 
 _FIRST_EPOCH: Final = 1
 _HIDDEN: Final = (
-    "the stream shows no TRUNCATE and no DDL (parallel decoding, or a server that never sends "
-    "them): a table that is emptied keeps its rows in what is built from this landing"
+    "the stream shows no TRUNCATE and no DDL (parallel decoding, or a server that never "
+    "sends them): tables built from this landing keep the rows of a table that was emptied"
 )
 _HIDDEN_ADVICE: Final = (
     "source.invisible-truncate is stop: decode serially on openGauss 6.0.0 or newer, or set warn"
@@ -69,7 +73,7 @@ _log = get_logger("daemon")
 
 
 class Shared(Protocol):
-    """What all sources of a landing share: the pipeline."""
+    """The parts that all sources of a landing share: the pipeline."""
 
     prepared: Prepared
     log: CommitLog | None
@@ -94,7 +98,7 @@ class Shared(Protocol):
         """Of the sessions that run now."""
 
     def choose_tables(self, name: str, *, is_new: bool) -> TableFilter:
-        """Which tables of a source land."""
+        """Decide which tables of a source land."""
 
     def left_out(self, name: str) -> dict[str, Json]:
         """The ledger of a source, with tables that are left out and not yet written down there."""
@@ -103,7 +107,7 @@ class Shared(Protocol):
         """Say of which tables nothing lands, before anything else does."""
 
     def reached(self, name: str) -> SourcePosition | None:
-        """Up to where what has landed of a source may be confirmed."""
+        """Position up to which the landed changes of a source may be confirmed."""
 
     def spool(self) -> Spool:
         """Room on the landing's disk for what memory may not hold."""
@@ -128,18 +132,18 @@ class SourceRuntime:
     """One source.
 
     Args:
-        name: of the source in the landing.
+        name: name of the source in the landing.
         config: its own: of a member, where there are several.
         shared: the pipeline.
         is_one_of_several: rows and files say which source they are of.
         tables_from_first_source: tables of which nothing lands from here, for another source has them too.
 
     Attributes:
-        gate: where snapshots of its tables hold entries up.
-        table_filter: which of its tables land in the newest session; None before the first.
-        coverage: what only one of publications and white list has; written by main's thread.
-        confirming: what the running session's reader may confirm.
-        decoder_count: of the next session.
+        gate: gate where snapshots of its tables hold entries.
+        table_filter: tables that land in the newest session; None before the first.
+        coverage: tables that only the publications or only the white list has; written by main's thread.
+        confirming: position that the running session's reader may confirm.
+        decoder_count: decoders of the next session.
         session: the running one.
     """
 
@@ -186,7 +190,7 @@ class SourceRuntime:
 
     @property
     def snapshots(self) -> SnapshotStore:
-        """What is kept of its tables."""
+        """Stored snapshots of its tables."""
         return self._shared.snapshots.of(self.source)
 
     @property
@@ -202,7 +206,7 @@ class SourceRuntime:
 
     @property
     def landing_position(self) -> LandingPosition | None:
-        """What the landing tells the source of itself; None for one that has not begun."""
+        """Position of the landing for the source; None for one that has not begun."""
         log = self._shared.log
         if log is None:
             return None
@@ -348,9 +352,10 @@ class SourceRuntime:
         """A new timeline below what has landed has no place between the others' CSNs."""
         if self._shared.barrier is not None and position.epoch != known.epoch:
             raise SuspectError(
-                f"{self.name}: the server goes on with timeline {position.timeline} from {Lsn(position.lsn)}, "
-                f"and the landing stands at {Lsn(known.lsn)} of timeline {known.timeline}: in a landing in the "
-                "order of CSNs or of several sources it cannot begin again below that. Land into a new root"
+                f"{self.name}: the server continues with timeline {position.timeline} from "
+                f"{Lsn(position.lsn)}, but the landing is at {Lsn(known.lsn)} of timeline "
+                f"{known.timeline}. A landing in CSN order, or of several sources, cannot go back. Land "
+                "into a new root"
             )
 
     def _accept(self, facts: Mapping[str, Any]) -> CommitLog:  # Any: JSON
@@ -424,8 +429,7 @@ class SourceRuntime:
             self._promoted = self._instance
             _log.warning(
                 Event.STANDBY_PROMOTED,
-                text="the daemon goes on with it; take decoding.standby-connection out before the "
-                "next restart",
+                text="the daemon continues with it; remove decoding.standby-connection before the next restart",
             )
             self._shared.restart_session()
 

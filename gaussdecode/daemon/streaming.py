@@ -1,13 +1,13 @@
-"""Whether the next session asks for transactions while they are open, and for values in binary.
+"""Decide whether the next session asks for open transactions, and for values in binary.
 
-Given what the configuration wants and how sessions ended; promises that what the server, the
-protocol or the spool's bound does not let stream does not stop the slot: the session after is without, which costs
-the server a file and time, and never a row. It is tried again by itself: as soon as the transaction
-has landed, where its end is known, else after a minute, and then after twice as long each time that it fails again.
+The decision depends on the configuration and on how sessions ended. When the server, the protocol or the
+spool's limit prevents streaming, the next session runs without it. That costs the server a file and time,
+never a row. Streaming is tried again as soon as the transaction has landed, where its end is known. Else
+it is tried after a minute, and after twice as long each time that it fails again.
 
-Servers fail on transactions that they stream and not on the same ones whole. The reader knows
-such a failure by where it came: inside a block of a transaction that was open. A connection that
-ends elsewhere, or because the server ends connections (SQLSTATE classes 57 and 08), says nothing of streaming.
+Servers can fail on a streamed transaction and succeed on the same one sent whole. The reader recognises
+such a failure by its place: inside a block of an open transaction. A connection that ends elsewhere,
+or because the server ends connections (SQLSTATE classes 57 and 08), says nothing about streaming.
 """
 
 import time
@@ -63,7 +63,7 @@ class Streaming:
 
     @property
     def mode(self) -> str:
-        """What the next session is to ask for."""
+        """Choose the options of the next session."""
         return self._wanted if self.reason is None else NOT_STREAMED
 
     @property

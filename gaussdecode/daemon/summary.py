@@ -1,4 +1,4 @@
-"""One line of the log per minute in which something landed."""
+"""Log one summary line per minute in which something landed."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -29,7 +29,7 @@ class Summary:
 
         Args:
             now: monotonic seconds.
-            lag: in bytes and seconds, by their names.
+            lag: lag in bytes and seconds, by their names.
             is_last: nothing comes after it.
         """
         if now - self._at < _SECONDS and not is_last:

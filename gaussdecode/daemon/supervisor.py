@@ -1,9 +1,9 @@
-"""Runs sessions one after the other until asked to stop, or until trying again is useless.
+"""Run sessions one after the other, until a stop is asked for or trying again is useless.
 
-A session that ends in an error which may pass (the source is away) is followed by another
-after a wait that doubles, with jitter, and starts over once a session has lasted. Any
-other error ends the daemon with that error's exit status, for systemd to act on: a dead
-process of the pipeline too, so that nothing half-alive stays behind.
+A session that ends in an error that may pass (the source is away) is followed by another one. The wait
+doubles each time, with jitter, and begins anew once a session has lasted. Any other error ends the daemon
+with the exit status of the error, and systemd acts on it. This includes a dead process of the pipeline, so
+that no half-running daemon remains.
 
 States, for `status` and systemd: starting, connecting, streaming, retrying, refused, stopping.
 Refused is short: a loss is shown to the next scrape before the daemon ends of it.
@@ -11,6 +11,9 @@ Refused is short: a loss is shown to the next scrape before the daemon ends of i
 SIGTERM and SIGINT stop in order. SIGHUP does so where the daemon was started at a terminal,
 which has gone then; under systemd it is refused with a line in the log: the configuration is
 read at the start and at no other time.
+
+There is no reload: nobody could say which of eighty keys took effect, and a restart costs seconds and no
+change.
 """
 
 import random
@@ -61,7 +64,7 @@ from gaussdecode.source.probe import SlotProbe, WorstProbe
 _LASTED_SECONDS: Final = 60.0  # arbitrary: a session this long was a good one
 _START_SECONDS: Final = 600.0  # recovery may read every byte of one entry
 _EXTEND_SECONDS: Final = 30.0  # between two words to systemd that the start goes on
-_NO_ROOM: Final = "the landing's disk is full: recovery waits for room"
+_NO_ROOM: Final = "the landing's disk is full: recovery waits for space"
 _ENDED_BY_STOP: Final = (DiskStillFullError, StoppedError)
 _SCRAPE_SECONDS: Final = 75.0  # an interval of a minute is the longest that is usual
 _ANSWER_SECONDS: Final = 1.0  # for the answer to a scrape to leave
@@ -104,7 +107,7 @@ class Backoff:
 
 
 def _probe(config: Config) -> SlotProbe | None:
-    """What looks at the slot; a recording has none."""
+    """The probe of the slot; a recording has none."""
     if config.source.kind is SourceKind.CAPTURE:
         return None
     make: Callable[[SourceAddress, str], SlotProbe] = resolve_name(_PROBES[config.source.kind])
@@ -462,7 +465,7 @@ class Supervisor:
             pipeline.change_decoders(choice.count)
 
     def _seen(self, session: Session, now: float, idle: tuple[float, ...]) -> Seen:
-        """What the choice of decoders goes by."""
+        """The figures for the choice of decoders."""
         words = session.control
         decoders = [words.decoder_snapshot(index) for index in range(len(session.raw_rings))]
         guard = self._running.guard

@@ -1,10 +1,9 @@
-"""A decoder process: ``python -m gaussdecode.decode.worker``, started by the daemon.
+"""Run a decoder process: ``python -m gaussdecode.decode.worker``, started by the daemon.
 
-Given, as one line of settings on standard input, the descriptors of its two rings and of
-the control block. Promises one decoded batch for every raw batch, in order, and an exit
-status that says how it ended: 0 after the end of the stream, 76 when bytes broke the
-format (the collector finds the reason in place), 70 when a neighbour died. It refuses to
-know about servers, files and other decoders, and imports no pyarrow.
+It gets one line of settings on standard input: the descriptors of its two rings and of the control block. It
+gives one decoded batch for every raw batch, in order. Exit statuses: 0 after the end of the stream, 76 when
+bytes broke the format (the collector finds the reason in the batch), 70 when a neighbour process died. It
+knows no servers, files or other decoders, and imports no pyarrow.
 """
 
 from typing import Any

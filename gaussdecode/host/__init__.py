@@ -1,1 +1,1 @@
-"""The machine: who may do what, cores, memory, and imports that can wait."""
+"""Access rights, cores and memory of the machine, and imports that can wait."""

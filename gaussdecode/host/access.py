@@ -1,7 +1,7 @@
-"""Whose a file is that this process may not use, for messages.
+"""Name the owner and mode of a file that this process may not use, for error messages.
 
-Given the path of a file that was refused; looks at it and at the directories above it, opens
-nothing. Knows nothing of what the file holds.
+Given the path of a file that was refused. Reads the attributes of the file and of the directories above it,
+and opens nothing.
 """
 
 import grp

@@ -1,4 +1,4 @@
-"""The cores of the machine: which this process may use, and how long nobody has used them."""
+"""Tell which cores this process may use, and how long they were idle."""
 
 import contextlib
 import os

@@ -1,6 +1,6 @@
-"""Halves of pyarrow that take long to import, imported when they are first used.
+"""Import the slow parts of pyarrow when they are first used.
 
-A daemon starts without them, and loads them while the server begins the stream; most commands never do.
+A daemon starts without them, and loads them while the server begins the stream. Most commands never do.
 
     pc      pyarrow.compute
     pq      pyarrow.parquet

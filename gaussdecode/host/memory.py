@@ -1,7 +1,7 @@
-"""Memory that allocators keep after it was freed, given back to the kernel.
+"""Give freed memory that allocators keep back to the kernel.
 
-After catching up that is more than all else that a daemon holds, and it may then have nothing to do
-for days, beside fifty others. pyarrow's allocator keeps it by thread: each that encodes gives back its own.
+After catching up that is more than all other memory of a daemon. The daemon may then be idle for days,
+beside fifty others. pyarrow's allocator keeps memory by thread: each encoding thread gives back its own.
 """
 
 import ctypes

@@ -1,20 +1,21 @@
-"""Starting a child process of the pipeline, and what a child says to its parent.
+"""Start child processes of the pipeline, and receive their reports.
 
-Given: a module to run and its settings. Promises: the child has no descriptors but those
-it was given and a short environment, its settings show up neither in its
-arguments nor in its environment, it dies with its parent, and what it reports arrives as
-whole JSON objects. Refuses to know what the settings and the reports mean, but that
-descriptors stand under keys that end with ``_fd`` or ``_fds``.
+Given a module to run and its settings. The child has no descriptors except the given ones, and a short
+environment. Its settings are neither in its arguments nor in its environment. It dies with its parent. Its
+reports arrive as whole JSON objects. Settings and reports are not interpreted here, except that
+descriptors have keys that end with ``_fd`` or ``_fds``.
 
-A child is started, and imports; then it is given its settings, and works. In between it may wait:
-`Prepared` holds children that import while their parent does. Settings go down as one line of JSON
-on standard input, which is a socket, and the descriptors that they name beside it; in the
-child they have numbers of their own. Reports come up as one line of JSON each through a pipe. Rows
-travel in rings, never here.
+A child is started, and imports; then it gets its settings, and works. In between it may wait:
+`Prepared` holds children that import while their parent does. Settings are one line of JSON on standard input,
+which is a socket; the descriptors that they name go beside it, and have numbers of their own in the child.
+Reports are one line of JSON each, through a pipe. Rows travel in rings, never here.
 
 A terminal's Ctrl-C reaches only the parent: children are in a process group of their own,
 and ignore SIGINT and SIGTERM (systemd sends those to the whole group). They stop when
 the parent says so through the control block, when it kills them, or when it dies.
+
+Children are started with `subprocess`. `multiprocessing` pickles data and keeps a tracker process; a fork of a
+prepared process does not work, because threads of pyarrow and libpq do not survive it.
 """
 
 import contextlib
@@ -38,7 +39,7 @@ from gaussdecode.errors import ChildError, to_record
 
 _PR_SET_PDEATHSIG: Final = 1
 LIBRARIES: Final = ("PG*", "SSL*", "KRB5*", "HOME", "PSYCOPG_IMPL")
-"""What libpq, TLS and Kerberos read of the environment."""
+"""Environment variables that libpq, TLS and Kerberos read."""
 
 _KEPT: Final = ("PATH", "LANG", "TZ", "PYTHON*", "LC_*", "LD_*", "ASAN_*", "GAUSSDECODE_*")
 _REPORT_LIMIT: Final = 1 << 20  # bytes of one report; arbitrary, an error record has hundreds
@@ -55,7 +56,7 @@ def die_with_parent(parent_pid: int) -> None:
     the parent must start children from a thread that outlives them.
 
     Args:
-        parent_pid: who must be the parent; if it already is another, this process exits.
+        parent_pid: process id of the expected parent; if the parent is another already, this process exits.
 
     Raises:
         OSError: the kernel refused.
@@ -203,7 +204,7 @@ class Child:
     """A process of the pipeline, seen from its parent.
 
     Attributes:
-        name: for messages: the module's last part, or what the caller said.
+        name: name for messages: the module's last part, or what the caller said.
         process: the running process.
         report_fd: readable when there are reports, or the child is gone.
     """
@@ -277,7 +278,7 @@ class Waiting:
 
     Args:
         module: runs with this interpreter and this copy of the package.
-        arguments: of the module; anybody may read them.
+        arguments: arguments of the module; anybody may read them.
         env_allow: more names of environment variables to keep; a final ``*`` is a prefix.
 
     Raises:
@@ -308,7 +309,7 @@ class Waiting:
         Args:
             settings: JSON; ``parent_pid`` and ``report_fd`` are added. The child gets copies of
                 the descriptors in it, the caller still has its own.
-            name: for messages, when several children run the same module.
+            name: name for messages, when several children run the same module.
 
         Raises:
             OSError: no descriptor left.

@@ -1,1 +1,1 @@
-"""Fifth stage: makes files and commit entries durable, then says so."""
+"""Fifth stage: write files and commit entries durably, then confirm them."""

@@ -1,10 +1,9 @@
-"""Checkpoints: the log of one block of entries in one file.
+"""Write checkpoints: each holds one full block of entries in one file.
 
-Whenever a block of entries is full, its exact bytes are written into one file, after a
-header with the state of the log after it, so that a start reads one header and at most
-one block of entries. Entries that a checkpoint holds and that are older than the newest
-block are then removed from ``commits/``. A reader looks into ``commits/`` first and into
-the checkpoints afterwards; in this order it never misses an entry.
+When a block is full, its exact bytes are written into one file, after a header with the state of the log
+after the block. So a start reads one header and at most one block of entries. Entries that a checkpoint
+holds and that are older than the newest block are then removed from ``commits/``. A reader looks into
+``commits/`` first and into the checkpoints afterwards; in this order it never misses an entry.
 """
 
 import hashlib
@@ -70,8 +69,8 @@ class Checkpoints:
             wrong += self._unlike_entries(header, held)
         if wrong:
             raise LandingError(
-                f"{path}: its header is not the state after entry {last}: other "
-                f"{', '.join(wrong)}; restore it from a copy of this landing"
+                f"{path}: its header differs from the state after entry {last} in {', '.join(wrong)}; "
+                "restore it from a copy of this landing"
             )
         return state
 

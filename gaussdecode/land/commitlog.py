@@ -1,4 +1,4 @@
-"""The commit log: the one list of what has landed, and the only way to add to it.
+"""Keep the commit log: the only list of what has landed, and the only way to add to it.
 
 Order
     Entries are numbered from 0 without holes. Entry *n* names the hash of entry *n - 1*,
@@ -78,7 +78,7 @@ class CommitLog:
         layout: content of ``layout.json``.
         source: name of the one source, or of the first of several.
         entries: reads committed entries.
-        findings: what recovery did or saw that an operator should know, in sentences.
+        findings: actions and findings of recovery that an operator should know, in sentences.
         mirrored_only_until: data files of entries up to this number may be in the mirror only.
         pending_removals: files of prepared transactions that nobody needs once the mirror has an entry: its
             number, and the path.
@@ -125,9 +125,9 @@ class CommitLog:
 
         Args:
             files: the root; closed by `close`.
-            identity: of the source that will be landed.
+            identity: identity of the source that will be landed.
             source: its name in the entries; the slot's name by default.
-            others: of the other sources, by name, where the landing has several.
+            others: identities of the other sources, by name, where the landing has several.
             order: ``lsn`` or ``csn``.
             space: waits when the disk is full.
             now: clock for the times of entries.
@@ -227,8 +227,8 @@ class CommitLog:
             return self.schemas
         if any(table_of(key) == key for key in self.schemas):
             raise LandingError(
-                "this landing of several sources was begun by an early version, which did not tell their columns "
-                "apart: readers refuse it. Land into a new root"
+                "this landing of several sources was begun by an early version, which did not keep the "
+                "columns of the sources apart; readers refuse it. Land into a new root"
             )
         begins = schema_key("", source)
         return {
@@ -275,7 +275,7 @@ class CommitLog:
         """Refuse another source than the one the landing belongs to.
 
         Args:
-            identity: what the source is.
+            identity: identity of the source now.
             source: its name; of the first one by default.
 
         Raises:
@@ -314,7 +314,7 @@ class CommitLog:
         """Commit one entry: steps 1 to 6 of the protocol.
 
         Args:
-            draft: what it says; its files are hidden and durable.
+            draft: content of the entry; its files are hidden and durable.
             confirm: called once the entry is durable.
             check: called when it is this caller's turn; raises to refuse, and then nothing
                 has happened.
@@ -381,7 +381,8 @@ class CommitLog:
     def _check_usable(self) -> None:
         if self._broken is not None:
             raise LandingError(
-                f"the commit log stopped at an error ({self._broken}); restart, recovery decides"
+                f"the commit log stopped at an error ({self._broken}); restart the daemon, recovery then "
+                "decides"
             )
 
 
@@ -390,7 +391,8 @@ def _wrap_fenced(error: BaseException) -> BaseException:
     if not isinstance(error, FileNotFoundError):
         return error
     return LandingError(
-        f"fenced: {error.filename} was written here and is gone: another process works below the root"
+        f"fenced: {error.filename} was written here and is missing: another process works below "
+        "the root. Stop it"
     )
 
 

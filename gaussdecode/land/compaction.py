@@ -1,9 +1,12 @@
-"""Compaction: many small files become few, and nobody's position moves.
+"""Merge many small files into few, without moving any position.
 
-Given a complete block of entries; promises a ``compact`` entry whose files, under
-``compact/``, hold exactly the rows of the files they replace, in the order of the landing, and
-rows of one source each. The old files stay until retention takes them, because plain streams read their directories; only
-readers of the log use the merged ones. Memory is bounded by a few row groups.
+Given a complete block of entries, makes a ``compact`` entry. Its files, under ``compact/``, hold exactly the
+rows of the files that they replace, in the order of the landing, and each has rows of one source. The old
+files stay until retention removes them, because plain streams read their directories; only readers of the
+log use the merged ones. Memory is bounded by a few row groups.
+
+`landing.compact` is off by default. Merged files serve readers of the commit log only and the small files
+stay until retention, so merging doubles the disk space.
 """
 
 import dataclasses
@@ -66,7 +69,7 @@ def compact(
         log: open.
         target_bytes: a merged file becomes about this big at most.
         small_bytes: larger files are left alone.
-        compression: of the merged files.
+        compression: compression of the merged files.
         should_stop: asked between two files; true gives up what was merged so far.
 
     Returns:

@@ -1,8 +1,8 @@
-"""File operations of more than one step, that wait for room and keep track of fsyncs.
+"""File operations of several steps, which wait for free space and keep track of fsyncs.
 
-Given `Files` and `SpaceWait`; promises that after `sync_directories` every directory it
-was told of, and every parent of it, is durable. A directory is trusted only once this
-process has synced it: one that an earlier process made may never have reached the disk.
+Built on `Files` and `SpaceWait`. After `sync_directories` every directory in its list, and every parent, is
+durable. A directory counts as durable only once this process has synced it: one that an earlier process made
+may never have reached the disk.
 """
 
 import functools
@@ -139,7 +139,7 @@ class Disk:
         while data:
             done = self._write_some(handle, path, data)
             if done <= 0:
-                raise DiskError(f"write {path}: the file system takes no bytes")
+                raise DiskError(f"write {path}: the file system accepts no bytes")
             data = data[done:]
 
     def link(self, old: str, new: str) -> None:

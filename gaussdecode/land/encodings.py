@@ -1,7 +1,7 @@
-"""How the columns of one Parquet file are encoded: chosen by a sample of its rows.
+"""Choose the encoding of each column of a Parquet file by a sample of its rows.
 
-Given the first row group; promises what costs least where it saves something, of what Spark
-and other readers know. Pure but for a trial in memory.
+Given the first row group, chooses the cheapest encoding that saves something and that Spark and other readers
+know. Pure except for a trial in memory.
 
 | what | where |
 |---|---|
@@ -12,6 +12,9 @@ and other readers know. Pure but for a trial in memory.
 | statistics | all columns, but those with huge values, and the letters of operations |
 
 Decimals of up to 18 digits are integers in the file, as Spark writes them itself.
+
+Rejected: faster zstd levels (-1 saves 8 % CPU for 1.4 times the bytes), lz4 (23 % for 1.8 times),
+BYTE_STREAM_SPLIT (Spark's reader does not know it). Impala before 4 cannot read these files.
 """
 
 from collections import Counter
@@ -25,7 +28,7 @@ import pyarrow as pa
 from gaussdecode.host import lazy_pyarrow
 
 FORMAT: Final[dict[str, Any]] = {"version": "2.6", "store_decimal_as_integer": True}
-"""What every writer of our files is told: logical types, and what holds a decimal."""
+"""Options of every writer of our files: logical types, and the storage of decimals."""
 
 _SAMPLE_ROWS: Final = 4096
 _PAYS_BELOW: Final = 0.1
@@ -63,7 +66,7 @@ def writer_options(table: pa.Table, compression: str, level: int | None) -> dict
     Args:
         table: the first row group.
         compression: ``zstd``, ``snappy`` or ``none``.
-        level: of the compression; None for its own.
+        level: level of the compression; None for its own.
     """
     if table.num_rows * _PAYS_BELOW <= 1 and table.nbytes <= _HUGE_BYTES:
         return _options_of_few(table.schema, compression, level)

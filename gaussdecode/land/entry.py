@@ -1,7 +1,7 @@
-"""Entries on disk: read by number, wherever they are kept.
+"""Read entries of the commit log by number, from either place where they are kept.
 
-An entry is in ``commits/<n>.json``, or, when it is old, in the checkpoint of its block, or
-in both. Given a number; promises the exact bytes, with their hash checked.
+An entry is in ``commits/<n>.json``, in the checkpoint of its block when it is old, or in both. Gives the exact
+bytes, with their hash checked.
 """
 
 from collections.abc import Iterator

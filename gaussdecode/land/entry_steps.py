@@ -1,7 +1,7 @@
-"""Making one entry: what it is made of, and its steps on disk.
+"""Make one entry of the commit log: its content, and its steps on disk.
 
-The steps are functions over an entry, so that recovery goes the same way forward as the
-process that began. What each makes durable:
+The steps are functions over an entry, so that recovery takes the same steps as the process that began them.
+Each step makes durable:
 
 ============  ==============================================================  ===========
 step          does                                                            afterwards
@@ -11,6 +11,10 @@ step          does                                                            af
 `reveal`  3   modification times, data files under their names                readable
 `show`    4   the entry under its name                                        shown
 ============  ==============================================================  ===========
+
+A file is begun in the directory in which it will be visible, so the last rename stays inside one directory.
+A rename across two directories can lose the file if only one of them reaches the disk. A hidden name
+carries the lowest entry number that can name the file, so the sweep at a start need not read the whole log.
 """
 
 import dataclasses
@@ -59,12 +63,12 @@ class HiddenFile:
         bytes: size of the file.
         first: position of its first row.
         last: position of its last row.
-        schema_id: of its rows.
+        schema_id: schema id of its rows.
         ops: rows by operation.
         has_unchanged: some row has unchanged TOAST columns.
         has_key_change: some row changes its key.
         checksum: ``sha256:`` and digest.
-        source: whose rows they are, where there are several; else None.
+        source: source whose rows they are, where there are several; else None.
     """
 
     path: str
@@ -95,14 +99,14 @@ class Draft:
     """What is to become one entry.
 
     Attributes:
-        kind: of the entry.
-        position: of the source, or None where it does not move.
-        commit_time: of the newest transaction, or None.
+        kind: kind of the entry.
+        position: position of the source, or None where it does not move.
+        commit_time: commit time of the newest transaction, or None.
         files: hidden and durable.
         schemas: schema files the entry needs.
         truncates: tables emptied.
         schema_changes: tables whose rows change over.
-        replaced: by index into `files`: the older paths and their first and last n.
+        replaced: older paths, and their first and last n, by index into `files`.
         floor: new floor, for retention.
         anchor: its hash.
         extra: JSON for the entry.
@@ -132,7 +136,7 @@ class Plan:
     Attributes:
         entry: sealed.
         moves: hidden path now, hidden path in the directory of its final name.
-        schemas: of the draft.
+        schemas: schemas of the draft.
     """
 
     entry: CommitEntry
@@ -146,8 +150,8 @@ def plan(
     """Number a draft. Pure.
 
     Args:
-        draft: what is to be committed.
-        state: of the log.
+        draft: content of the entry to commit.
+        state: state of the log.
         source: name of the one source, or the first of several.
         now: aware; gives the partition and the modification times.
         is_by_csn: positions do not say the order of rows.
@@ -232,8 +236,8 @@ def _check_accounts(
             wrong = wrong or f"{file.path} holds {file.rows} rows, of which {say(file.ops)} count"
     if wrong is not None:
         raise AccountError(
-            f"entry {entry.n} is not committed, its sums do not add up: {wrong}. The server "
-            "sends this stretch again; if it fails again, keep the landing and the log, and report it"
+            f"entry {entry.n} was not committed, because its sums differ: {wrong}. The server sends "
+            "this stretch again. If it fails again, keep the landing and the log, and report it"
         )
 
 

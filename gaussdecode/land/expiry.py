@@ -1,7 +1,7 @@
-"""The floor of the log, and removing what lies at or below it.
+"""Remove the files and entries at or below the floor of the log.
 
-Given the committed floor; promises that files go before the entries that name them, so
-that a crash in between leaves work for the next start and never a file nobody knows.
+Given the committed floor. Files go before the entries that name them. So a crash in between leaves work for
+the next start, and never a file that no entry names.
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Places where a test can make the landing fail or die.
+"""Let a test make the landing fail or die at a given place.
 
 ``GAUSSDECODE_FAILPOINTS`` is a comma-separated list of ``point[:count]=action``: at the
 count-th time (from 1, default 1) the point is reached, the action happens:

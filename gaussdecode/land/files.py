@@ -1,11 +1,11 @@
-"""Every file operation of the landing.
+"""Do every file operation of the landing.
 
-Given paths relative to the root, with ``/``; promises that nothing outside the root is
-touched (directories are opened component by component without following links) and that
-an operation either happened or raised OSError. Knows nothing of entries, order or retry.
+Paths are relative to the root, with ``/``. Nothing outside the root is touched: directories are opened
+component by component without following links. An operation either happened or raised OSError. There
+is no knowledge of entries, order or retry here.
 
-The rest of the stage uses no other way to the disk, so a test can put another disk under
-it, and a failpoint can fail or kill at each operation.
+The stage has no other way to the disk. So a test can replace the disk, and a failpoint can fail or kill at
+each operation.
 """
 
 import contextlib
@@ -418,9 +418,9 @@ class _Lent(Generic[_Given]):
 
     Args:
         descriptor: closed at the end.
-        given: to the one who uses it.
-        root: of the landing, and
-        path: what a refusal of the kernel names; none where it names nothing.
+        given: path as the user of the file sees it.
+        root: root of the landing.
+        path: path that an error of the kernel names; none where it names nothing.
     """
 
     __slots__ = ("_descriptor", "_given", "_path", "_root")

@@ -1,8 +1,8 @@
-"""A row too large for pyarrow's Parquet writer, which makes three copies of each of its values.
+"""Write a row that is too large for pyarrow's Parquet writer, which copies each value three times.
 
-Given a row, has pyarrow write it with its huge values empty, and puts them in their place:
-from the memory they are in, through the compression, into the file, a piece at a time. What
-levels, encodings and all other columns look like is still pyarrow's to decide.
+pyarrow writes the row with its huge values empty. Then this module puts the values in their place: from the
+memory they are in, through the compression, into the file, a piece at a time. pyarrow still decides levels,
+encodings and all other columns.
 
 Layout, of a row group as of any other; `#` is what is replaced::
 
@@ -14,6 +14,9 @@ Layout, of a row group as of any other; `#` is what is replaced::
 
 A page's header comes before it and holds its size. So huge values are compressed twice,
 first only to be measured: memory is dearer here than time.
+
+Rejected: a Parquet writer of our own (all types and nestings, for one page) and data pages of version 2 (one
+copy less of four, but the compressed form twice).
 """
 
 import io
@@ -74,9 +77,9 @@ def put_row(row: pa.Table, compression: str, level: int | None, at: int, write: 
     """Write a row group of one row.
 
     Args:
-        row: with huge values.
-        compression: of the file: ``zstd``, ``snappy`` or ``none``.
-        level: of the compression; None for its own.
+        row: row with huge values.
+        compression: compression of the file: ``zstd``, ``snappy`` or ``none``.
+        level: level of the compression; None for its own.
         at: offset of its first byte in the file.
         write: takes its bytes.
 
@@ -238,11 +241,14 @@ def _put_chunk(
         body = pa.Codec(compression).decompress(body, plain_bytes, asbytes=True)
     empty = _LENGTH.pack(0) * (len(values) - values.null_count)
     if header[_PAGE_TYPE][1] != _DATA_PAGE or not body.endswith(empty):
-        raise LandingError("pyarrow writes pages in a way that huge values have no place in")
+        raise LandingError(
+            "this version of pyarrow writes Parquet pages in an unknown way, so a row with huge "
+            "values cannot be written"
+        )
     levels = body.removesuffix(empty)
     total = plain_bytes + sum(lazy_pyarrow.pc.binary_length(values).drop_null().to_pylist())
     if total > _MAX_PAGE_BYTES:
-        raise LandingError(f"{total} bytes of huge values in one row are more than Parquet takes")
+        raise LandingError(f"one row has {total} bytes of huge values, more than Parquet allows")
     packed_bytes = 0
 
     def count(piece: bytes | memoryview) -> None:

@@ -1,9 +1,9 @@
-"""How many lanes encode, found out while they do (``landing.writer-lanes: auto``).
+"""Choose the number of writer lanes while they encode (``landing.writer-lanes: auto``).
 
-One lane more makes a landing faster where the collector waits for those at work, and the machine has cores
-that nobody uses; then it gets as many more as there are idle cores, and twice as many at most. None is taken
-back: a lane without work costs nothing. `Lanes` is pure: it is given the time, what lanes and collector
-spent, and what of the machine was idle.
+More lanes make a landing faster where the collector waits for busy lanes and cores are idle. Then it gets as
+many more as there are idle cores, and at most twice as many as before. No lane is taken back: a lane
+without work costs nothing. `Lanes` is pure: the caller gives the time, the work of lanes and collector, and
+the idle cores.
 """
 
 from collections.abc import Callable
@@ -21,12 +21,12 @@ class Lanes:
     """The number of lanes.
 
     Args:
-        first: to begin with.
+        first: first to begin with.
         most: there may be; as many as the first where somebody named a number.
-        idle_seconds: of cores, at a time; else those that this process may use.
+        idle_seconds: seconds of cores, at a time; else those that this process may use.
 
     Attributes:
-        first: as above.
+        first: number of lanes at the beginning.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Lanes:
             now: monotonic seconds.
             spent: seconds of all lanes until now.
             waited: seconds in which a collector waited for the writer.
-            count: of the lanes since the last look.
+            count: number of the lanes since the last look.
 
         Returns:
             How many more there should be.

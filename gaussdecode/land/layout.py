@@ -1,8 +1,8 @@
-"""``layout.json``: which source a landing belongs to, and in what order it is.
+"""Read and write ``layout.json``, which names the source of a landing and its order.
 
-Written when the landing is created; later only a capability may be added. Everything else
-in it must agree at every start. It is sealed; one that an earlier version left without its
-hash gets it at the next start.
+It is written when the landing is created; later only a capability may be added. Everything else in it must
+agree at every start. It is sealed; a layout that an earlier version left without its hash gets it at the next
+start.
 """
 
 import dataclasses
@@ -26,9 +26,9 @@ from gaussdecode.model.seal import (
 
 VERSION: Final = 1
 CAPABILITIES: Final = ("checkpoints", "compact", "retention")
-"""What the entries of this landing may need a reader and a writer to understand."""
+"""Capabilities that entries of this landing may require of a reader and a writer."""
 MIRRORED: Final = "mirrored"
-"""Of a local landing alone: files that its log names may be in its mirror only."""
+"""A capability of a local landing alone: files that its log names may be only in its mirror."""
 HIDES_TRUNCATE: Final = "hides-truncate"
 """Capability of readers: to know that tables may have been emptied or altered unseen."""
 SEVERAL: Final = "several-sources"
@@ -47,8 +47,8 @@ class Layout:
             a new landing at the same path.
         created: when.
         order: ``lsn`` or ``csn``.
-        sources: by name, in the order of the configuration; one, or several with the capability.
-        capabilities: what a program must understand to work on this landing.
+        sources: sources by name, in the order of the configuration; one, or several with the capability.
+        capabilities: features that a program must support to work on this landing.
         is_sealed: read from a file with its hash, or not from a file.
     """
 
@@ -77,7 +77,7 @@ class Layout:
 
         Raises:
             LandingError: damaged.
-            ConfigError: of a program of another version; the text says which is needed.
+            ConfigError: another version of the program wrote it; the text says which is needed.
         """
         try:
             _check_version(json.loads(raw))  # before the hash, which another may make otherwise
@@ -185,8 +185,8 @@ def check_sources(layout: Layout, names: Iterable[str]) -> None:
             "root"
         )
     raise IdentityError(
-        f"the landing is of {_spell_sources(kept)}, the configuration of {_spell_sources(given)}: what "
-        "it holds is complete over its own sources only. Correct the configuration, or, after a data "
+        f"the landing is of {_spell_sources(kept)}, the configuration of {_spell_sources(given)}. "
+        "A landing is complete for its own sources only. Correct the configuration. If a data "
         "node was added or removed, land into a new root"
     )
 
@@ -200,10 +200,10 @@ def check_layout(layout: Layout, source: str, identity: SourceIdentity, order: s
     """Refuse a landing that belongs to another source, and say what differs.
 
     Args:
-        layout: of the landing.
+        layout: layout of the landing.
         source: name of a source of it.
-        identity: what the source is now.
-        order: as it would be landed.
+        identity: identity of the source now.
+        order: order in which it would land.
 
     Raises:
         IdentityError: it does not belong together.

@@ -1,7 +1,7 @@
-"""Names below the landing's root.
+"""Make and parse the names below the landing's root.
 
-Given names as the server knows them; promises names that are safe in a path, distinct,
-and visible to Spark exactly when they are meant to be. Touches no file.
+Given the server's names. The names of files are safe in a path, distinct, and visible to Spark exactly when
+they are meant to be. Touches no file.
 
 ===================================  ====================================================
 ``data/<table>/gd_date=D/F``         ``F`` = ``<n>-<lsn low>-<lsn high>[-k].parquet``

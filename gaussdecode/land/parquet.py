@@ -1,7 +1,7 @@
-"""One Parquet file in the making.
+"""Write one Parquet file.
 
-Given Arrow tables of one schema; promises one row group per table, another for each row
-with huge values, and types that Spark reads. `encodings` chooses how each column is written.
+Given Arrow tables of one schema, writes one row group per table, one more for each row with huge values, and
+types that Spark reads. `encodings` chooses how each column is written.
 """
 
 from typing import Any, Final
@@ -25,8 +25,8 @@ class ParquetSink:
     """Encodes tables into a hidden file. Owned by one thread at a time.
 
     Attributes:
-        path: of the hidden file.
-        options: what pyarrow's writer was told.
+        path: path of the hidden file.
+        options: options given to pyarrow's writer.
         rows: written so far; once it is finished, what the file's own footer says.
         size: bytes encoded so far.
     """
@@ -39,7 +39,7 @@ class ParquetSink:
         Args:
             disk: the landing.
             path: hidden.
-            schema: with the metadata that shall be in the file.
+            schema: schema with the metadata that shall be in the file.
             compression: ``zstd``, ``snappy`` or ``none``.
             sample: the first rows, to choose encodings by.
         """
@@ -124,8 +124,8 @@ def encode(
 
     Args:
         table: its rows.
-        compression: of the file.
-        options: of the file, where it is open already.
+        compression: compression of the file.
+        options: options of the file, where it is open already.
 
     Returns:
         It; None where it has huge values.

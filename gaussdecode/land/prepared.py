@@ -1,15 +1,15 @@
-"""Files of prepared transactions.
+"""Write and read files of prepared transactions.
 
-Once the server is told a position beyond a PREPARE it never sends the rows again, only their end,
-which may come days later and to another process. So they are written here first: one file for
-each transaction that an entry's position would pass while it is prepared, named by an entry of kind
-``prepared`` before that entry. The entry that holds the end of the transaction, whatever
-it was, names the file as ended; then it goes, here and in the mirror.
+Once a position beyond a PREPARE is confirmed, the server never sends its rows again. It sends only the end of
+the transaction, which may come days later and to another process. So the rows are written here first: one
+file for each transaction that is still prepared when an entry's position passes it. An entry of kind
+``prepared`` before that entry names the file. The entry with the end of the transaction, commit or rollback,
+names the file as ended; then the file goes, here and in the mirror.
 
-A file is the batches of the transaction as the decoders made them, then a sealed JSON object (what
-is known of the transaction, the descriptions of its tables, size and CRC-32 of each batch), then the
-size of this object in 8 bytes, little-endian. The batches have the layout of the program that wrote
-them, which the object names: no reader of the landing can use them.
+A file is the batches of the transaction as the decoders made them, then a sealed JSON object (the
+transaction, the descriptions of its tables, size and CRC-32 of each batch), then the size of this object in 8
+bytes, little-endian. The batches have the layout of the program that wrote them, which the object names: no
+reader of the landing can use them.
 """
 
 import base64
@@ -40,14 +40,14 @@ class KeptTransaction:
     """A prepared transaction in a file; see `Assembler.keep`.
 
     Attributes:
-        file: as the log names it.
-        xid: of the transaction,
-        gid: and its global identifier.
-        lsn: end of its PREPARE,
-        time_us: and its time, microseconds since 1970.
-        origin: where it was made first; None for here.
+        file: file as the log names it.
+        xid: XID of the transaction.
+        gid: its global identifier.
+        lsn: end of its PREPARE.
+        time_us: time of its PREPARE, microseconds since 1970.
+        origin: replication origin of the transaction; None for none.
         aborted: its subtransactions that were rolled back.
-        tally: what was framed of it, by kind.
+        tally: framed counts of the transaction, by kind.
         relations: descriptions of its tables by the versions in the batches; None where nothing
             lands.
         places: offset and size of each batch.
@@ -77,7 +77,7 @@ class KeptTransaction:
             file.seek(offset)
             _fill(file, target, self.file.path)
         if zlib.crc32(target) != self.checks[offset]:
-            raise _damaged(self.file.path, f"the batch at {offset} is not what was written")
+            raise _damaged(self.file.path, f"the batch at {offset} was altered")
 
 
 def _fill(file: BinaryIO, target: memoryview, path: str) -> None:
@@ -102,7 +102,7 @@ class PreparedFiles:
 
     Args:
         log: open.
-        layout: of batches, of this program.
+        layout: layout of batches, of this program.
         older: layouts that it reads as well.
     """
 
@@ -155,13 +155,13 @@ class PreparedFiles:
             opened.seek(-_SIZE.size, os.SEEK_END)
             (size,) = _SIZE.unpack(opened.read(_SIZE.size))
             if size > file.bytes - _SIZE.size:
-                raise _damaged(path, "its end is not what was written")
+                raise _damaged(path, "its end was altered")
             opened.seek(-_SIZE.size - size, os.SEEK_END)
             raw = opened.read(size)
         try:
             record = read_sealed(raw)
         except ValueError as error:
-            raise _damaged(path, f"its end is not what was written ({error})") from error
+            raise _damaged(path, f"its end was altered ({error})") from error
         if record["version"] != _VERSION or record["layout"] not in self._readable:
             raise LandingError(
                 f"{path}: prepared transaction {file.gid!r} was written by another version of gaussdecode, "

@@ -1,8 +1,7 @@
-"""Recovery: the state of a landing, made whole at its start.
+"""Complete or remove unfinished work of a landing at its start.
 
-Given a locked landing; promises the state after the last committed entry, with every
-decided entry completed and everything undecided removed. Each act may be cut off and
-is then done again by the next start. What is found and what becomes of it:
+Given a locked landing, gives the state after the last committed entry. Every decided entry is completed
+and everything undecided is removed. A step that was cut off is repeated by the next start. The cases:
 
 ==============================================  ============================================
 hidden entry that is shown already              removed (step 6)
@@ -284,7 +283,7 @@ class _Recovery:
         what = "a directory" if item.is_directory else "a file" if item.is_file else "no file"
         if not item.is_file and is_vital(item.name):
             raise LandingError(
-                f"{spell(path)} is {what}, where an entry of the log belongs; move it away"
+                f"{spell(path)} is {what}, but an entry of the log belongs there; move it away"
             )
         self.foreign += 1
         if self.foreign <= _NAMED_FOREIGN:
@@ -343,7 +342,7 @@ class _Recovery:
     def restore(self, path: str, file: LandingFile) -> None:
         """Give a file of a committed entry its name back."""
         if not self.disk.matches(path, file.bytes, file.checksum):
-            raise LandingError(f"{file.path} is missing, and {path} is not it; restore it")
+            raise LandingError(f"{file.path} is missing, and {path} has other content; restore it")
         self.disk.rename(path, file.path)
         self.disk.sync_directories(parent(file.path))
         self.result.findings.append(f"{file.path} had lost its name; renamed")

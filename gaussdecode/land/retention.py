@@ -1,4 +1,4 @@
-"""Retention: forgetting the oldest entries and their files.
+"""Remove the oldest entries and their files.
 
 The floor is committed first, as an entry that carries the hash the chain goes on from; then
 the files go, then the entries. A crash in between leaves more than there should be, never

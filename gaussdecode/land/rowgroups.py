@@ -1,8 +1,11 @@
-"""Row groups that are put into a Parquet file beside those that pyarrow writes to it.
+"""Put row groups into a Parquet file beside those that pyarrow writes to it.
 
-Given the bytes of a row group and its description, promises a footer that has it in its place. What
-stands in a column chunk is not looked at; it has no offsets, which are all in the footer. So a row
-group may be made anywhere, and put where its turn is.
+Given the bytes of a row group and its description, makes a footer that has it in its place. The content of a
+column chunk is not looked at; it has no offsets, which are all in the footer. So a row group may be encoded
+anywhere, and written at its turn.
+
+Lanes encode ahead instead of writing a second file. A second open file per table would mix the order of
+rows, and readers would have to sort.
 """
 
 import dataclasses
@@ -18,7 +21,7 @@ from gaussdecode.land import thrift
 from gaussdecode.land.thrift import Items, Struct
 
 HEAD_BYTES: Final = 4
-"""Of a file, before its first row group."""
+"""Letters at the start of a file, before its first row group."""
 
 _MAGIC: Final = b"PAR1"
 _LENGTH: Final = struct.Struct("<I")
@@ -53,7 +56,7 @@ def encode(table: pa.Table, options: dict[str, Any]) -> Encoded:  # Any: pyarrow
 
     Args:
         table: its rows.
-        options: of `pyarrow.parquet.ParquetWriter`.
+        options: options of `pyarrow.parquet.ParquetWriter`.
     """
     stream = pa.BufferOutputStream()
     with lazy_pyarrow.pq.ParquetWriter(stream, table.schema, **options) as writer:
@@ -124,7 +127,7 @@ def joined(
     """Add row groups to a file's footer.
 
     Args:
-        footer: as pyarrow wrote it, with the length and letters at its end.
+        footer: footer as pyarrow wrote it, with the length and letters at its end.
         grafts: before which of pyarrow's row groups each stands, its bytes, and itself.
 
     Returns:

@@ -1,11 +1,10 @@
-"""Schemas of the tables, found again by the fingerprint of their content.
+"""Store the schemas of tables, and find them by the fingerprint of their content.
 
-Given a JSON description of a table's columns; promises that the same content always has
-the same ``schema_id`` and that its file is durable before an entry needs it. A name that
-changed while the attribute number stayed is written down as ``renamed_from``. That, which
-numbers were dropped by then, and why one is unknown, is part of the file and not of the
-fingerprint: it is what was known when the schema was first seen. Of several sources each has
-numbers of its own: a description names its source, and follows those of that source alone.
+Given a JSON description of a table's columns. The same content always has the same ``schema_id``, and its file
+is durable before an entry needs it. A column that was renamed (same attribute number) has ``renamed_from``.
+The file also has the numbers that were dropped by then, and why a number is unknown. These three are not part
+of the fingerprint: they are what was known when the schema was first seen. Each of several sources has its
+own numbers: a description names its source, and follows descriptions of that source alone.
 """
 
 import dataclasses

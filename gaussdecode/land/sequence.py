@@ -1,9 +1,8 @@
-"""Are the numbers of each transaction 0, 1, 2 ... without gap and repetition, and rows in order?
+"""Check that the rows of each transaction are numbered 0, 1, 2 ... without gap or repetition, and are in order.
 
-Given positions in any order and from any number of files; keeps three numbers per
-transaction: how many rows, the highest `gd_seq`, and a sum of 64-bit hashes of all of
-them. A gap or a repetition changes one of the three; two different sets of numbers agree in
-all three by chance once in 2**64.
+Given positions in any order and from any number of files. Keeps three numbers per transaction: the row
+count, the highest `gd_seq`, and a sum of 64-bit hashes of all of them. A gap or a repetition changes one of the
+three; two different sets of numbers agree in all three by chance once in 2**64.
 """
 
 import dataclasses
@@ -39,7 +38,7 @@ class RowOrder:
 
     Attributes:
         first: position of the first row of the present file; None before it.
-        last: of the last one so far.
+        last: last of the last one so far.
         is_kept: none so far stands before the one that it follows.
     """
 
@@ -81,7 +80,7 @@ class SequenceCheck:
     """Takes in rows in any order and says which transactions are not whole.
 
     Attributes:
-        seen: by commit position.
+        seen: numbers by commit position.
         csns: least and greatest CSN of the rows; None where they have none.
     """
 

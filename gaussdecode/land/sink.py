@@ -1,8 +1,7 @@
-"""The file-like object that pyarrow writes a Parquet file to.
+"""The file object that pyarrow writes a Parquet file to.
 
-Given a path under a hidden name; promises that what pyarrow wrote is what is on disk, that
-size and checksum are known without reading it again, and that a full disk in the middle
-only takes time. Owned by one thread at a time.
+Given a path under a hidden name. The bytes on disk are those that pyarrow wrote, size and checksum are known
+without reading them again, and a full disk in the middle only delays. Owned by one thread at a time.
 """
 
 import contextlib
@@ -21,7 +20,7 @@ class Sink(io.RawIOBase):
     """An append-only file that counts and hashes.
 
     Attributes:
-        path: where it is, relative to the root.
+        path: path of the file, relative to the root.
         size: bytes taken so far.
     """
 

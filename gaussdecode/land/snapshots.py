@@ -1,4 +1,4 @@
-"""A snapshot's own files on disk until its entry is committed, and what it remembers.
+"""Keep the files of a snapshot until its entry is committed, and the ledger of tables.
 
 Below ``snapshots/``, which no reader of the landing looks into::
 
@@ -51,7 +51,7 @@ CHUNK: Final = re.compile(r"chunk-([0-9]{8})-([0-9a-f]{64})\.arrow")
 
 _PRECIOUS: Final = (_LEDGER, _FINGERPRINTS)
 _ADVICE: Final = (
-    "remove it: what it asked for is asked again",
+    "remove it, and ask for the snapshot again",
     "restore it from a copy of this landing",
 )
 
@@ -63,7 +63,7 @@ class Requests(NamedTuple):
 
     Attributes:
         found: path and content of each.
-        faults: by path, why a request cannot be used, with owner and mode of its file.
+        faults: faults by path, why a request cannot be used, with owner and mode of its file.
     """
 
     found: list[tuple[str, Json]]
@@ -80,8 +80,8 @@ class SnapshotStore:
     One per process and landing: several threads write chunks and the ledger through it.
 
     Args:
-        disk: of the landing.
-        source: whose tables they are, where there are several; see `of`.
+        disk: disk of the landing.
+        source: source whose tables they are, where there are several; see `of`.
     """
 
     def __init__(self, disk: Disk, source: str | None = None) -> None:
@@ -184,7 +184,7 @@ class SnapshotStore:
                 if request is None:  # answered meanwhile
                     continue
                 if not _is_request(request):
-                    raise LandingError(f"{path}: asks for nothing that is known; {_ADVICE[False]}")
+                    raise LandingError(f"{path}: its request is unknown; {_ADVICE[False]}")
                 if self._source is not None and "source" not in request:
                     raise LandingError(f"{path}: names no source; {_ADVICE[False]}")
             except DiskError:
@@ -265,7 +265,7 @@ class SnapshotStore:
             DamagedChunkError: it is not what was written.
         """
         if not is_whole(self._disk, path):
-            raise DamagedChunkError(f"{path} is not what was written")
+            raise DamagedChunkError(f"{path} was altered: its hash does not match")
         with self._disk.files.open(path) as file:
             reader = pa.ipc.open_file(file)
             for index in range(reader.num_record_batches):

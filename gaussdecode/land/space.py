@@ -1,12 +1,12 @@
-"""Failed file operations: which wait for room, which end the daemon.
+"""Judge failed file operations: wait for free space, or end the daemon.
 
-A full disk or a full quota passes: wait, and do the same operation again. So do running
-out of descriptors or kernel memory. Everything else does not: `DiskError`, and what the
-disk holds is for recovery to decide. A failed fsync is never tried again, because the
-kernel may have dropped the pages it could not write; it goes through `once`.
+A full disk or a full quota passes: wait, and repeat the operation. The same for a lack of descriptors
+or kernel memory. Everything else is a `DiskError`, and recovery decides from the state on disk. A failed fsync
+is never tried again, because the kernel may have dropped the pages that it could not write; it goes through
+`once`.
 
-What fills the disk (rows, the spool, prepared transactions) waits before it is full: `reserve`
-keeps a `Reserve` free, for what makes room and says how far the landing is.
+The data that fills the disk (rows, the spool, prepared transactions) waits before the disk is full: `reserve`
+keeps a `Reserve` free, for files that make room and for those that record the position.
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ T = TypeVar("T")
 PASSING: Final = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN}
 )
-"""Errors that end by themselves, or when somebody makes room."""
+"""Errors that end by themselves, or when space is freed."""
 
 POLL_SECONDS: Final = 1.0
 _MOST_RESERVED: Final = 1 << 30  # where nothing is said, and
@@ -71,7 +71,7 @@ class Reserve:
         if free < kept:
             raise OSError(
                 errno.ENOSPC,
-                f"{free:,.0f} bytes are free on its file system, landing.min-free-bytes keeps {kept:,.0f}",
+                f"{free:,.0f} bytes are free on its file system, but landing.min-free-bytes is {kept:,.0f}",
             )
 
 
@@ -85,7 +85,7 @@ class SpaceWait:
         should_stop: asked between two attempts; true ends the wait with DiskError.
         sleep: waits the given seconds.
         on_wait: told once per operation that has to wait, with the reason.
-        kept: what `reserve` leaves free.
+        kept: reserve that `reserve` leaves free.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class SpaceWait:
             AccessError: this user may not do it.
             DiskStillFullError: a stop was asked for while it was full.
             FileExistsError: passed through; only the caller knows what it means.
-            FileNotFoundError: likewise.
+            FileNotFoundError: the file is missing.
         """
         waited = False
         try:
@@ -162,7 +162,8 @@ class SpaceWait:
             return operation()
         except OSError as error:
             raise DiskError(
-                f"{what}: {error.strerror}; what is on disk is for recovery to decide, restart"
+                f"{what}: {error.strerror}; restart the daemon, recovery then decides from the files on "
+                "disk"
             ) from error
 
     def _begin(self, reason: str) -> None:

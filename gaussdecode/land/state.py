@@ -1,7 +1,7 @@
-"""The state of the commit log: a fold over its entries.
+"""Compute the state of the commit log: a fold over its entries.
 
-Given entries in order; promises that the state after entry *n* depends on nothing else,
-so that a checkpoint may hold it. Knows no files.
+Given entries in order. The state after entry *n* depends on nothing else, so that a checkpoint may hold it.
+Knows no files.
 
 Time. Entries carry the clock of the daemon, which may have been wrong: set back, or years
 ahead for a while. What is deleted for its age goes by the time the log has *seen*: the sum of
@@ -31,7 +31,7 @@ class LogState:
         next_n: number the next entry gets.
         last_hash: hash of the last entry.
         positions: per source, up to where everything is complete.
-        schemas: by `schema_key`, the schema_id its rows land under.
+        schemas: schemas by `schema_key`, the schema_id its rows land under.
         floor: entries up to this number may be gone; -1 when none is.
         anchor: hash of entry `floor`.
         compacted: first entry number that no ``compact`` entry has looked at.

@@ -1,7 +1,7 @@
-"""How long threads have been at something, those counted that are at it now.
+"""Measure how long threads have been at a task, including those still at it.
 
-Given when they begin and end; promises a number that never falls and goes on while somebody is
-inside: a stage that stands still shows as one that works or waits all the time, not as idle.
+Threads report when they begin and end. The total never falls, and it grows while a thread is inside. So a stage
+that stands still shows as working or waiting all the time, not as idle.
 """
 
 import threading

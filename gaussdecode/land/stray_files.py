@@ -1,10 +1,9 @@
-"""Files below the root, compared with what the log names, in little memory.
+"""Compare files below the root with the commit log, in little memory.
 
-A landing may hold millions of files. So nobody keeps their names: the files that lie there and
-the files that entries name are each summed up per block of entries, as a count and a sum of
-hashes of the paths. Blocks whose sums agree hold what they name and nothing else. Of the few
-whose sums do not, the names are compared, one block at a time, with what lies there then; so a
-file that came or went in between is no finding.
+A landing may hold millions of files, so their names are not kept. Per block of entries there are two sums: of
+the files on disk, and of the files that entries name. Each is a count and a sum of hashes of the paths. A block
+whose sums agree has exactly the files that it names. Where they differ, the names are compared, one block
+at a time, with the files that are there then. So a file that came or went in between is no finding.
 """
 
 import hashlib
@@ -22,14 +21,14 @@ _BLOCK: Final = 1000
 
 _BITS: Final = 128
 _MOST_BLOCKS: Final = 32
-"""Blocks whose names are compared; arbitrary. What is wrong in more is one damage."""
+"""Maximum number of blocks whose names are compared; arbitrary. More are reported as one damage."""
 
 
 class Sums:
     """Counts and sums of hashes of paths, per block of entries.
 
     Attributes:
-        blocks: by the number of the block.
+        blocks: blocks by the number of the block.
     """
 
     def __init__(self) -> None:

@@ -1,11 +1,10 @@
-"""The files of an open entry: which row group goes into which.
+"""Choose the file of an open entry for each row group.
 
-Given the row groups of each table in order; promises that files which are read in the order in which
-they were begun give the rows in that order, that each file is written by one thread at a time, and that a
-table with little data gets one file for each stretch under one schema. A file takes row groups
-until it is full, or until one comes under another schema. So there are as many files as tables, but
-where files grow full, where schemas change over, or where a transaction reaches more tables than
-files may be open. Knows no threads: the writer holds the lock.
+Given the row groups of each table in order. Files that are read in the order of their creation give
+the rows in that order. One thread at a time writes a file. A table with little data gets one file for each
+run of rows under one schema. A file takes row groups until it is full, or until a row group has another
+schema. So there are as many files as tables, plus more where files are full, where schemas change,
+or where a transaction has more tables than files may be open. Knows no threads: the writer holds the lock.
 """
 
 import dataclasses
@@ -26,9 +25,9 @@ class QueuedGroup:
 
     Attributes:
         group: its rows, until they are encoded.
-        encoded: what another lane than the file's made of it.
+        encoded: row group as another lane than the file's encoded it.
         is_taken: a lane has it: the file's, or another one that encodes it ahead of its turn.
-        held_bytes: what it takes of memory.
+        held_bytes: memory that it takes.
     """
 
     group: RowGroup
@@ -53,8 +52,8 @@ class TableFile:
 
     Attributes:
         table: encoded directory name.
-        schema_id: of all its rows.
-        source: whose rows they are, where there are several; else None.
+        schema_id: schema id of all its rows.
+        source: source whose rows they are, where there are several; else None.
         queue: row groups waiting for a lane.
         sink: once the first row group is being encoded.
         is_scheduled: a lane has it, it is in the queue of the lanes, or waits for a row group of it
@@ -101,7 +100,7 @@ class TableFile:
             What `append` takes; None where only the lane that has the file can write it.
 
         Raises:
-            AccountError: as of `encode`.
+            AccountError: as `encode`.
         """
         self._check(group)
         return encode(group.table, compression, None if self.sink is None else self.sink.options)
@@ -121,8 +120,8 @@ class TableFile:
         found = operations(group.table)
         if found != group.ops:
             raise AccountError(
-                f"{self.table}: {say(group.ops)} were collected, a row group from "
-                f"{group.first} to {group.last} holds {say(found)}: it is not landed"
+                f"{self.table}: {say(group.ops)} were collected, but the row group from {group.first} to "
+                f"{group.last} has {say(found)}. It was not written"
             )
 
     def _note(self, group: RowGroup) -> None:

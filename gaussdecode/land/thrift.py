@@ -1,7 +1,7 @@
-"""Thrift's compact protocol, as far as Parquet's page headers and footers need it.
+"""Read and write Thrift's compact protocol, as far as Parquet's page headers and footers need it.
 
-Given bytes, promises a tree that gives the same bytes again: fields that nobody here knows
-are kept as they are. Refuses to know what any field means.
+Bytes become a tree that gives the same bytes again: unknown fields are kept as they are. The meaning of
+fields is not known here.
 
 A struct is a dict from field number to (type, value). A value is an int, bytes, another
 struct, or `Items`. True and false are types of their own, whose value stands for itself.
@@ -36,7 +36,7 @@ class Items:
 
     Attributes:
         kind: type of its values.
-        values: in order.
+        values: values in order.
     """
 
     kind: int

@@ -1,9 +1,9 @@
-"""The transactions of a landing, read back: to recognise them when the server repeats them.
+"""Read the transactions of a landing, to recognise them when the server sends them again.
 
-Given an open log and a source of it; promises the rows of ``gd_transactions`` after a position, in the
-order in which they ended, one row group of each file of one entry in memory. In the order of CSNs an
-entry's rows stand in another order, and some of the entry after it ended before some of its own: there
-it is what is looked at of one entry, and those that may still come after others.
+Given an open log and one of its sources, gives the rows of ``gd_transactions`` after a position, in the order
+in which they ended. One row group per file of one entry is in memory. In CSN order the rows of an entry have
+another order, and some rows of the next entry ended before some of its own. Then memory holds the compared
+columns of one entry, and the rows that may still come after others.
 """
 
 import dataclasses
@@ -52,7 +52,7 @@ class Stretch:
         since_lsn: everything that landed after this position is in `transactions`; higher
             than what was asked for where the epoch began later or the rest is not here any more.
         transactions: rising.
-        begun: where tables have landed for the first time in it: end of the transaction.
+        begun: ends of transactions in which tables landed for the first time.
         left_out: how many transactions it left out, by reason.
     """
 
@@ -184,8 +184,9 @@ def _batches(log: CommitLog, file: LandingFile) -> Iterator[pa.RecordBatch]:
             yield from parquet.iter_batches(_ROWS, columns=list(_COLUMNS))
     except (OSError, pa.ArrowException, KeyError) as error:
         raise LandingError(
-            f"{file.path} cannot be read ({type(error).__name__}), so what the server sends again "
-            "cannot be compared with it; run `gaussdecode verify`, and restore it from a copy"
+            f"{file.path} cannot be read ({type(error).__name__}), so transactions that the server "
+            "sends again cannot be compared with it; run `gaussdecode verify`, and restore it from a "
+            "copy"
         ) from error
 
 

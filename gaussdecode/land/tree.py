@@ -1,9 +1,8 @@
-"""The tree of a landing: which kinds of file may lie where below the root.
+"""Define the tree of a landing: which kinds of file may be where below the root.
 
-A place says which files and which directories belong into it. Everything else is *foreign*:
-it is named in a finding and left alone, whatever it is called and whatever it is (a
-directory in the place of a file, a link, a pipe). Code that lists a directory of the landing
-asks here first, so that a name made by somebody else cannot end a start.
+A place lists the files and directories that belong into it. Everything else is *foreign*: it is named in a
+finding and left alone, whatever its name and type (a directory in the place of a file, a link, a pipe). Code
+that lists a directory of the landing asks here first, so that a foreign name cannot end a start.
 Given names and kinds; touches no file.
 """
 

@@ -1,9 +1,9 @@
-"""`verify`: does the landing hold what its log says, and does the log hold together?
+"""Run `verify`: check that the landing holds what its log says, and that the log is consistent.
 
-Given a root; reads everything, changes nothing, and may run beside the daemon. Promises to
-look at every committed entry and every row's position, in memory that does not grow with
-the landing. What retention takes meanwhile is no finding: whatever is missing is compared
-with the floor that the log has at that moment, which is committed before anything goes.
+Given a root. It reads everything, changes nothing, and may run beside the daemon. It checks every committed
+entry and every row's position, in memory that does not grow with the landing. Files that retention removes
+meanwhile are no finding: a missing file is compared with the floor that the log has at that moment, and the
+floor is committed before any file goes.
 
 * the chain: every entry follows the one before, every checkpoint agrees with itself;
 * the files: present, size, checksum, rows, counts by operation, and schema;
@@ -78,12 +78,12 @@ class Report:
         rows: rows in them, those of merged files left out.
         bytes: size of the files.
         ops: rows by operation, over all entries.
-        framed: what the reader found in the stream, by kind, over all entries with sums.
-        left_out: what of it did not land, by reason and kind.
+        framed: counts that the reader found in the stream, by kind, over all entries with sums.
+        left_out: counts of these that did not land, by reason and kind.
         tables: number of tables.
         positions: after the last entry.
-        floor: of the log.
-        findings: what is wrong, in sentences; empty when all is well.
+        floor: floor of the log.
+        findings: problems, in sentences; empty when all is well.
         is_cut: there were more findings than are listed.
     """
 
@@ -263,7 +263,7 @@ class _Verification:
         if first is not None and first > floor + 1:
             self.report.add(f"entries {floor + 1} to {first - 1} are missing above the floor")
         if first == floor + 1 and self.anchor != anchor:
-            self.report.add(f"entry {first} does not go on from the anchor of the floor")
+            self.report.add(f"entry {first} does not follow the anchor of the floor")
 
     def check_prepared(self) -> None:
         """See that prepared transactions which have not ended are what was written."""
@@ -272,7 +272,7 @@ class _Verification:
                 continue
             if self.newest() == self.state.next_n - 1:  # else it may have ended meanwhile
                 self.report.add(
-                    f"{file.path}, of prepared transaction {file.gid!r}, is missing or not what was written"
+                    f"{file.path}, of prepared transaction {file.gid}, is missing or altered"
                 )
 
     def check_entry(self, entry: CommitEntry) -> None:
@@ -494,7 +494,7 @@ class _Verification:
                 table, _, name = rest.partition("/")
                 read_schema(self.disk, table, name.removesuffix(".json"))
             elif top == SNAPSHOTS and not is_whole(self.disk, path):
-                self.report.add(f"{path} is altered: it is not what was written")
+                self.report.add(f"{path} was altered")
         except FileNotFoundError:
             return  # the daemon has done with it
         except LandingError as error:

@@ -1,8 +1,8 @@
-"""From row groups to committed entries, with the disk's slowness kept from the collector.
+"""Write row groups into committed entries, without making the collector wait for the disk.
 
-Given row groups and, at transaction boundaries, the word to commit; promises that what one
-word covers becomes one entry, entries in the order of the words, and that `on_durable` is
-called only for what is durable. Refuses to know what a transaction is.
+The collector gives row groups and, at transaction boundaries, asks for a commit. Each commit becomes one entry,
+in the order of the requests. `on_durable` is called only for what is durable. The writer does not know
+transactions.
 
 Generations
     Row groups come through an `Intake`, of which one is open at a time: `begin` opens one
@@ -69,8 +69,8 @@ class Writer:
         lane_bytes: Arrow bytes that may be encoded by each lane, and once more wait for the
             lane that is done first; one row group always may.
         target_file_size: a file with this many bytes takes no more row groups.
-        max_open_files: files being written at once.
-        compression: of the Parquet files.
+        max_open_files: files being written at once. An open Parquet file holds memory and a descriptor.
+        compression: compression of the Parquet files.
         on_durable: told the position of each entry, from the committer's thread.
         on_error: told the first error, from the thread it happened in.
         on_landed: told each committed entry, before `on_durable`.
@@ -79,11 +79,11 @@ class Writer:
         wall_clock: seconds since 1970.
 
     Attributes:
-        latency: from each transaction's commit at the source until it was durable here.
-        durations: of encoding a row group, of closing and syncing a file, of committing an
+        latency: latency from each transaction's commit at the source until it was durable here.
+        durations: durations of encoding a row group, of closing and syncing a file, of committing an
             entry, by stage.
         encoding: time of all lanes.
-        syncing: of it, what closing and syncing files takes.
+        syncing: part of it for closing and syncing files.
         committing: time of the committer.
     """
 
@@ -193,7 +193,7 @@ class Writer:
         """Wait until every requested entry is durable.
 
         Args:
-            seconds: at most; None for as long as it takes.
+            seconds: seconds at most; None for as long as it takes.
 
         Returns:
             Whether it is.
@@ -364,7 +364,7 @@ class Intake:
 
     Attributes:
         generation: its number.
-        schemas: whose pending files go with the next entry; of this session alone.
+        schemas: schemas whose pending files go with the next entry; of this session alone.
     """
 
     def __init__(
@@ -483,7 +483,7 @@ def _nobody(_: SourcePosition) -> None:
 def _draft(sealed: Sealed) -> Draft:
     request = sealed.request
     if request.account is None and request.kind in _OF_THE_STREAM:
-        raise AccountError(f"an entry up to {request.position} has no sums: it is refused")
+        raise AccountError(f"an entry up to {request.position} has no sums; it was refused")
     return Draft(
         kind=request.kind,
         position=request.position,

@@ -1,12 +1,14 @@
-"""Where intake, lanes and committer of the writer meet: who may do what, and who waits.
+"""The shared state of the writer's intake, lanes and committer: who may act, and who waits.
 
 All of it is under one lock; nothing here encodes, touches the disk or starts a thread.
 
 Generations
-    Each session enters with a number of its own. `end` and `revoke` raise the number first:
-    from then on one who comes with an older one is refused, also one that is waiting inside,
-    which is woken for it. A refused call has changed nothing. What an older generation
-    sealed holds whole transactions and is completed; what it did not seal is thrown away.
+    Each session enters with a number of its own. `end` and `revoke` raise the number first. From then on
+    a call with an older number is refused, and a waiting call is woken and refused too. A refused call
+    has changed nothing. An entry that an older generation sealed holds whole transactions and is
+    completed; an entry that it did not seal is thrown away. A number that is compared where data is taken
+    is one place. A flag would have to be checked in every place that waits, and any time to wait for a
+    thread is too short for some disk.
 
 The writer's life, by event::
 
@@ -133,7 +135,7 @@ class Work:
     """For one lane.
 
     Attributes:
-        file: of the open entry, or of one that was asked for.
+        file: file of the open entry, or of one that was asked for.
         queued: a row group of it; None to close the file.
         is_ahead: another lane has the file: encode the row group, and leave it.
     """
@@ -148,9 +150,9 @@ class Sealed:
     """An entry that was asked for.
 
     Attributes:
-        request: what was asked.
+        request: request of the collector.
         content: its files.
-        schemas: that its entry needs.
+        schemas: schemas that its entry needs.
         confirm: the session's own way to tell its source.
         requested: when; monotonic seconds.
     """
@@ -174,9 +176,9 @@ class WriterState:
         clock: monotonic seconds.
 
     Attributes:
-        blocked: for which callers have waited.
+        blocked: seconds that callers have waited.
         lane_count: encoding threads.
-        waiting_bytes: that wait for a lane or are being encoded.
+        waiting_bytes: bytes that wait for a lane or are being encoded.
         moved_ns: monotonic time at which a lane or the committer last finished something.
     """
 
@@ -350,7 +352,7 @@ class WriterState:
         self._check_usable()
         if generation not in {None, self._generation}:
             raise SupersededError(
-                f"generation {generation} of the writer's intake is over; nothing was taken"
+                f"generation {generation} of the writer's intake has ended; nothing was accepted"
             )
 
     def _check_usable(self) -> None:

@@ -1,1 +1,1 @@
-"""The nouns that pass between the stages; imports nothing of ours."""
+"""Data classes that pass between the stages; they import nothing else of this package."""

@@ -1,10 +1,9 @@
-"""The account of an entry of the commit log: what came in, what landed, what was left out.
+"""Count for each entry of the commit log what came in, what landed and what was left out.
 
-The law, for every stretch of the stream between two positions and for every kind of thing in
-it: what the reader framed is what landed plus what was left out, and for what was left out
-there is a reason. Kinds are ``transactions``, rows by operation (``I``, ``U``, ``D``, ``R``),
-``T`` (tables emptied) and ``messages``; a kind of which there is none is not named. Knows no
-files and no streams.
+The rule, for every stretch of the stream between two positions and for every kind: the count that the
+reader framed equals the count that landed plus the count that was left out, each with a reason. Kinds are
+``transactions``, rows by operation (``I``, ``U``, ``D``, ``R``), ``T`` (tables emptied) and ``messages``; a kind
+without any is not named. Knows no files and no streams.
 """
 
 import dataclasses
@@ -30,7 +29,7 @@ SPECULATIVE: Final = "speculative"
 REASONS: Final[dict[str, str]] = {
     RESENT: "the server sent again what had landed",
     ORIGIN: "only-local, and the transaction has an origin",
-    USER: "exclude-users names who made the transaction",
+    USER: "exclude-users has the transaction's user",
     BEFORE_START: "before start-position",
     FILTERED: "of a table that white-table-list does not name, or that is in quarantine",
     NOT_WANTED: "of a table that is left out of the landing",
@@ -79,10 +78,10 @@ class Account:
 
     Attributes:
         since: epoch and LSN where the stretch begins: the position of the entry before.
-        until: where it ends: the position of this entry.
-        framed: what the reader found in the stream.
-        landed: what the collector handed over to be written.
-        left_out: what it did not, by reason.
+        until: end of the stretch: the position of this entry.
+        framed: counts that the reader found in the stream.
+        landed: counts that the collector handed over to be written.
+        left_out: counts of the rest, by reason.
     """
 
     since: tuple[int, int]
@@ -95,7 +94,7 @@ class Account:
         """Say where the sums do not add up; None when they do.
 
         Args:
-            files: what the files of the entry hold, counted by the one who wrote or read them.
+            files: counts of the entry's files, by the process that wrote or read them.
         """
         where = f"from {_spell(self.since)} to {_spell(self.until)}"
         if add([self.landed]) != add([files]):

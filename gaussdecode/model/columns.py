@@ -1,19 +1,18 @@
-r"""Which attribute of the server each column of the stream is.
+r"""Find the attribute number of each column that the stream sends.
 
-An attribute number is an identity: PostgreSQL never gives one twice in a table, a rename or a
-change of type keeps it, and a column that is dropped leaves its number behind. But the
-stream does not send numbers. What there is:
+An attribute number identifies a column. PostgreSQL never gives one twice in a table. A rename or a change of
+type keeps it, and a dropped column leaves its number behind. But the stream does not send numbers. There
+are three sources:
 
-- *The wire* describes a table at a position P: names and types of the columns that are sent,
-  in the order of their numbers, without dropped ones. After every DDL on the table, and
-  after much else, the description comes again with the next change.
+- *The wire* describes a table at a position P: names and types of the sent columns, in the order of their
+  numbers, without dropped ones. After every DDL on the table, and after much else, the description comes
+  again with the next change.
 - *The catalogue* is read later than P. It has every number that was ever given, dropped ones
   too. A column that lives there lived at P if it existed then. A row of it that is *settled*
   was written by a transaction that ended before anything that the slot still has to send: it
   was the same at P.
-- *What was proved before*: the numbers of an earlier description of the table. A number among
-  them lives at P or was dropped; one below the highest of them that is not among them was dropped
-  or is not sent.
+- *Earlier proofs*: the numbers of an earlier description of the table. A number among them lives at P or was
+  dropped. A number below their highest that is not among them was dropped or is not sent.
 
 `place` asks in how many ways the columns of the wire can be attributes such that all this
 holds. A column that is the same attribute in all of them is proved to be it. Any other one is
@@ -103,7 +102,7 @@ class Known:
     """What was proved of a table at an earlier position.
 
     Attributes:
-        numbers: of the columns that were sent.
+        numbers: numbers of the columns that were sent.
         dropped: numbers that were dropped by then; not all of them.
     """
 
@@ -121,9 +120,9 @@ class Placed:
     """The answer.
 
     Attributes:
-        numbers: of each column of the wire; None where it is unknown.
+        numbers: numbers of each column of the wire; None where it is unknown.
         reason: why one is unknown; None when none is.
-        known: what is proved from here on.
+        known: numbers that are proved from here on.
     """
 
     numbers: tuple[int | None, ...]
@@ -156,7 +155,7 @@ def place(wire: Sequence[WireColumn], reading: Reading, known: Known) -> Placed:
 
     Args:
         wire: description at a position, in its order.
-        reading: of the catalogue, later.
+        reading: reading of the catalogue, later.
         known: proved for an earlier position; `Known()` for nothing.
     """
     count = len(wire)

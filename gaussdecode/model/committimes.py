@@ -1,4 +1,4 @@
-"""Commit times of the transactions of one entry, in little room.
+"""Keep the commit times of one entry's transactions in little memory.
 
 Exact up to twice `LIMIT` transactions. Of more, the times are rounded down to a power of two of
 microseconds, the least that leaves at most about `LIMIT` different ones: by less than 1/32768 of
@@ -47,7 +47,7 @@ class CommitTimes:
         """Count how long ago each of them was.
 
         Args:
-            histogram: where.
+            histogram: histogram to add the times to.
             now: seconds since 1970.
         """
         for times, weights in self.held():

@@ -1,4 +1,4 @@
-"""The commit sequence numbers of an entry's transactions: the least and the greatest.
+"""Keep the least and the greatest commit sequence number of an entry's transactions.
 
 Transactions land in the order of their commit records, which is not that of their CSNs: those of
 one entry may reach into those of the next.
@@ -15,8 +15,8 @@ class Csns(NamedTuple):
     """Least and greatest CSN of some transactions; of one, twice the same.
 
     Attributes:
-        least: at least 1,
-        greatest: and not below that.
+        least: least CSN, at least 1.
+        greatest: greatest CSN, not below `least`.
     """
 
     least: int
@@ -80,7 +80,7 @@ def cut_at(csn: int, first: int, entries: Iterable[Csns | None]) -> Cut:
     Args:
         csn: wanted.
         first: number of the first entry.
-        entries: of each entry, in order; None for one without transactions.
+        entries: entries of each entry, in order; None for one without transactions.
     """
     below, complete = None, first - 1
     held: Csns | None = None

@@ -38,9 +38,11 @@ from gaussdecode.model.seal import (
 
 VERSION: Final = 1
 HEADER_VERSION: Final = 2
-"""Of headers of checkpoints; those of version 1 are read."""
+"""Version of checkpoint headers; version 1 can be read too."""
 PREPARED_VERSION: Final = 3
-"""Of those that name prepared transactions: who does not know of them must not go on."""
+"""The version of entries that name prepared transactions: readers that do not know them must not go on."""
+# Sums are in `extra`, because readers refuse an unknown field and are not upgraded in the same minute as
+# the daemon.
 SUMS: Final = "sums"
 SUMS_BY_SOURCE: Final = "sums_by_source"
 PREPARED: Final = "prepared"
@@ -51,7 +53,7 @@ SETTLED: Final = "settled"
 WITHOUT_ROWS: Final = "without_rows"
 BEGINS: Final = "begins"
 FIRST_PREVIOUS: Final = "0" * 64
-"""What entry 0 carries as the hash of the entry before it."""
+"""Previous hash of entry 0."""
 
 _HASH: Final = re.compile(r"[0-9a-f]{64}")
 _CHECKSUM: Final = re.compile(r"sha256:[0-9a-f]{64}")
@@ -68,14 +70,14 @@ class CommitEntry:
 
     Attributes:
         n: number in the log, from 0 without holes; the only progress number of readers.
-        kind: what the entry says.
+        kind: kind of the entry.
         previous: hash of entry ``n - 1``.
         positions: per source, up to where everything is complete for all tables.
-        commit_time: of the newest transaction in it, or None where there is none.
+        commit_time: commit time of the newest transaction in it, or None where there is none.
         committed_time: when it was written, by the clock of the daemon.
         mtime_ms: modification time of the first file of each table, in milliseconds;
             the next files of the table follow one millisecond apart.
-        files: in position order per table.
+        files: files in position order per table.
         hidden: per file, the name it had in its directory before it was committed.
         truncates: tables emptied.
         schema_changes: tables whose rows change over to another schema.
@@ -89,7 +91,7 @@ class CommitEntry:
             under ``csns`` the least and the greatest CSN of its transactions; under ``in_order``
             true where rows stand in order in its files, and these in order by table and source;
             under ``begins`` true where it says no more than where the landing begins.
-        hash: of this entry; empty until it is sealed.
+        hash: hash of this entry; empty until it is sealed.
     """
 
     n: int
@@ -233,8 +235,8 @@ class CheckpointHeader:
         last: number of the last entry in it.
         previous: hash of entry ``first - 1``.
         hash: hash of entry ``last``.
-        positions: as of entry ``last``.
-        schemas: by `schema_key`, the schema_id its rows land under.
+        positions: positions as of entry ``last``.
+        schemas: schemas by `schema_key`, the schema_id its rows land under.
         floor: entries up to this number may be gone; -1 when none is.
         anchor: hash of entry ``floor``.
         compacted: the first entry number no ``compact`` entry has looked at yet.

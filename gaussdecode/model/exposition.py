@@ -1,4 +1,4 @@
-"""Prometheus' text format."""
+"""Write Prometheus' text format."""
 
 
 def label_value(text: str) -> str:

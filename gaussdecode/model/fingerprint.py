@@ -1,4 +1,4 @@
-"""Fingerprints: what the catalogue says of a table that the stream of its changes does not show.
+"""Compare the catalogue states of a table, to find changes that the stream does not show.
 
 The stream has the rows that are inserted, updated and deleted. Other commands change stored rows, or
 the text that they are read by, and send nothing: a partition that is attached with its rows, detached,
@@ -44,7 +44,7 @@ class ColumnState:
     """One column.
 
     Attributes:
-        name: of it.
+        name: name of it.
         type_oid: pg_type.oid.
         type_modifier: -1 for none.
         row_xid: transaction that wrote its row in pg_attribute last.
@@ -108,10 +108,10 @@ class TypeState:
     """A type of a user's, or of an extension.
 
     Attributes:
-        name: for people.
+        name: name for people.
         kind: pg_type.typtype.
         uses: OIDs of the types that it is made of.
-        parts: what its values look like hangs on these: labels by OID, attributes by number, or the
+        parts: data that decide the text of its values: labels by OID, attributes by number, or the
             function that prints it.
         relation: pg_class.oid of a composite type; else 0.
     """
@@ -140,10 +140,10 @@ class TableState:
     Attributes:
         oid: pg_class.oid.
         schema: name.
-        name: of the table.
+        name: name of the table.
         is_root: a partitioned table that is published as one.
-        files: by OID.
-        columns: by number, those that are sent.
+        files: files by OID.
+        columns: columns by number, those that are sent.
         column_count: the highest number that a column ever had.
         can_be_unlogged: the server lets it be made unlogged: no publication lists it by itself.
         sends_truncate: TRUNCATE shows, or nothing that takes rows away is wanted.
@@ -201,14 +201,14 @@ class TableState:
 
 
 Types = Mapping[int, TypeState]
-"""By pg_type.oid; types that PostgreSQL itself has are not among them."""
+"""Types by pg_type.oid, without PostgreSQL's own."""
 
 
 class Tables(Mapping[int, TableState]):
     """States of many tables by OID, each in a few hundred bytes: they are looked at when something changes.
 
     Args:
-        packed: what `pack` made of each.
+        packed: each state as `pack` wrote it.
     """
 
     def __init__(self, packed: Mapping[int, bytes] = MappingProxyType({})) -> None:
@@ -274,8 +274,8 @@ def why_replaced(known: TableState, seen: TableState, *, is_emptied: bool) -> Re
     """Judge files that were replaced.
 
     Args:
-        known: of the table before.
-        seen: of it now.
+        known: file of the table before.
+        seen: file of the table now.
         is_emptied: the stream has shown a TRUNCATE of the table meanwhile.
     """
     replaced = replaced_files(known, seen)
@@ -314,8 +314,8 @@ def differences(
     Args:
         known: the state that everything landed so far goes by.
         seen: the state now, of the table with the same OID.
-        known_types: with the first.
-        seen_types: with the second.
+        known_types: types of the first state.
+        seen_types: types of the second state.
     """
     return [
         *_partitions(known, seen),

@@ -1,9 +1,8 @@
-"""A hole in what has landed, as a gap entry of the commit log tells of it.
+"""Describe a gap in the landing, as a gap entry of the commit log records it.
 
-The entry that tells of a loss raises nothing: its position is the durable one, and everything
-up to there is complete. Its ``extra`` says what is missing after it. The entry with which an
-operator accepts the gap stands after the hole, in the next epoch: what follows it is
-complete again.
+The entry that records a loss does not raise the position: its position is the durable one, and everything up to
+there is complete. Its ``extra`` says what is missing after it. The entry with which an operator accepts the gap
+comes after the hole, in the next epoch: the changes after it are complete again.
 """
 
 import dataclasses
@@ -32,7 +31,7 @@ class Gap:
         from_lsn: the durable position; every transaction that ends up to here has landed.
         until_lsn: transactions that end after `from_lsn` and up to here are missing.
         is_open: more may be missing after `until_lsn`, up to where a new slot begins.
-        text: for the operator, one sentence.
+        text: text for the operator, one sentence.
         is_accepted: an operator has let the daemon go on at `until_lsn`.
     """
 

@@ -1,7 +1,8 @@
-"""How often something took how long.
+"""Count durations in a histogram.
 
-Given durations; promises counts that only ever rise, in buckets that are the same everywhere,
-so that histograms of several stages and processes can be added and compared.
+Counts only ever rise, in buckets that are the same everywhere. So histograms of several stages and processes
+can be added and compared. A commit time in the future counts as 0, in the lowest bucket: a sum that could
+fall would not be a counter.
 """
 
 import bisect

@@ -1,4 +1,4 @@
-"""Files and entries of a landing, and the identity they belong to."""
+"""Classes for the files, entries and identity of a landing."""
 
 import dataclasses
 import enum
@@ -28,12 +28,12 @@ class SourcePosition:
 
     Attributes:
         epoch: rises when LSNs may repeat (new snapshot, accepted gap, another cluster).
-        timeline: of the server that streamed it; 0 where the source has none.
+        timeline: timeline of the server that streamed it; 0 where the source has none.
         lsn: the durable position.
         csn: commit sequence number, or None where the source has none. In a landing in the order of
             CSNs the watermark: everything up to it has landed, and nothing above it.
-        until: in such a landing, up to where in the log everything up to `csn` stood: what ends
-            behind that and has such a CSN came too late. None in others.
+        until: in such a landing, the end in the WAL of all transactions up to `csn`: one that ends later
+            and has such a CSN came too late. None in others.
     """
 
     epoch: int
@@ -49,7 +49,7 @@ class SourceIdentity:
 
     Attributes:
         kind: ``postgresql``, ``gaussdb`` or ``capture``.
-        system_identifier: of the cluster, as text.
+        system_identifier: system identifier of the cluster, as text.
         database: name.
         slot: name.
         plugin: output plug-in of the slot.
@@ -78,7 +78,7 @@ class LandingFile:
         has_unchanged: some row has unchanged TOAST columns.
         has_key_change: some row changes its key.
         checksum: ``sha256:`` and 64 hexadecimal digits over the whole file.
-        source: whose rows they are, where a landing has several sources; else None.
+        source: source whose rows they are, where a landing has several sources; else None.
     """
 
     table: str
@@ -101,10 +101,10 @@ class Truncate:
 
     Attributes:
         table: encoded directory name.
-        position: of the T row.
+        position: position of the T row.
         cascade: TRUNCATE ... CASCADE.
         restart_identity: TRUNCATE ... RESTART IDENTITY.
-        source: where a landing has several sources: whose rows of the table are gone; else None.
+        source: source whose rows of the table are gone, where a landing has several; else None.
     """
 
     table: str
@@ -120,10 +120,10 @@ class SchemaChange:
 
     Attributes:
         table: encoded directory name.
-        position: of the first row or marker under the new schema.
+        position: position of the first row or marker under the new schema.
         schema_id: the new one.
         previous: the one before, or None for a table never seen.
-        source: where a landing has several sources: whose rows of the table; else None.
+        source: source of the rows, where a landing has several; else None.
     """
 
     table: str
@@ -173,10 +173,10 @@ class PreparedFile:
         path: relative to the root.
         bytes: size of the file.
         checksum: ``sha256:`` and 64 hexadecimal digits over the whole file.
-        xid: of the transaction.
+        xid: XID of the transaction.
         gid: its global identifier; what is not UTF-8 is escaped.
         lsn: end of its PREPARE.
-        time_us: of its PREPARE, microseconds since 1970.
+        time_us: time of its PREPARE, microseconds since 1970.
         rows: rows, truncates and messages in it, whether they will land or not.
     """
 

@@ -1,4 +1,4 @@
-"""Names of columns in files, which Spark can tell apart from each other and from ours. Pure."""
+"""Make column names for files that Spark can tell apart from each other and from the landing's own. Pure."""
 
 from collections.abc import Sequence
 

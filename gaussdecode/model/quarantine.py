@@ -1,8 +1,8 @@
-"""One table that stopped, as a quarantine entry of the commit log tells of it.
+"""Describe one stopped table, as a quarantine entry of the commit log records it.
 
-An error of one table that does not pass by itself would stop all. Where the operator prefers so,
-the entry says instead: of this table nothing lands after this entry's position, until a snapshot
-of it comes as a later entry. All tables are complete up to the position; all others go on.
+A lasting error of one table would stop all tables. Where the operator chose so, the entry says instead:
+nothing of this table lands after this entry's position, until a later entry brings a snapshot of it. All tables
+are complete up to the position; all others go on.
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ class Quarantine:
     Attributes:
         table: its directory.
         namespace: schema name.
-        name: of the table.
+        name: name of the table.
         oid: pg_class.oid, or None where nothing tells it.
         from_lsn: rows of transactions that end after this position are left out.
         error: why; never a value.

@@ -1,4 +1,4 @@
-"""Tables as the stream describes them.
+"""Describe tables as the stream defines them.
 
 A `Relation` is what one Relation message said, with the types resolved. A `version`
 numbers the different descriptions of one connection from 1; rows are stamped with it.
@@ -51,7 +51,7 @@ class Relation:
         namespace: schema name; ``pg_catalog`` where the wire sends an empty string.
         name: table name.
         identity: replica identity.
-        columns: in wire order.
+        columns: columns in wire order.
         is_filtered: the white list leaves it out.
         is_oid_known: the OID is the server's.
     """

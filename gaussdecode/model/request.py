@@ -1,4 +1,4 @@
-"""What the collector hands to the writer: row groups, and the word to commit them as an entry."""
+"""Requests of the collector to the writer: write row groups, and commit an entry."""
 
 import dataclasses
 import datetime
@@ -26,8 +26,8 @@ class RowGroup:
 
     Attributes:
         table_dir: encoded directory name of the table.
-        schema_id: of their schema.
-        schema: of `table`; only columns Spark reads.
+        schema_id: schema id of their schema.
+        schema: schema of `table`; only columns Spark reads.
         table: the rows.
         first: position of the first row.
         last: position of the last row.
@@ -35,8 +35,8 @@ class RowGroup:
         has_unchanged: some row has unchanged TOAST columns.
         has_key_change: some row changes its key.
         metadata: key-value metadata for the file.
-        source: whose rows they are, where a landing has several sources; else None.
-        held_bytes: what it takes of memory: the values, and what Arrow keeps of each column.
+        source: source whose rows they are, where a landing has several sources; else None.
+        held_bytes: memory that it takes: the values, and Arrow's memory for each column.
     """
 
     table_dir: str
@@ -76,14 +76,14 @@ class EntryRequest:
     """What the collector says about everything written since the last one.
 
     Attributes:
-        kind: of the entry.
+        kind: kind of the entry.
         position: up to here everything is complete; of the first source, where there are several.
-        commit_time: of the newest transaction, or None.
+        commit_time: commit time of the newest transaction, or None.
         truncates: tables emptied.
         schema_changes: tables whose rows change over.
         extra: JSON for the entry.
         account: the sums of the stretch; what moves the position along the stream needs them.
-        commit_times: of its transactions.
+        commit_times: commit times of its transactions.
         others: how far the other sources are, by name, where there are several.
     """
 

@@ -1,8 +1,8 @@
-"""Changes of a column's type after which the value of every stored row is known.
+"""List the type changes of a column after which the value of every stored row is known.
 
-A list, tried pair by pair against servers (`tests/integration/test_retypes.py`): PostgreSQL and those who
-read a landing make the same of each value. What becomes of values under any other change hangs on
-settings of the server and on ``USING``, which nothing keeps: it is never guessed.
+Each pair was tried against servers (`tests/integration/test_retypes.py`): PostgreSQL and readers of a landing
+make the same of each value. After any other change the values depend on settings of the server and on
+``USING``, which nothing records. They are never guessed.
 
 Types are spelled as the server does, without modifier.
 """

@@ -1,4 +1,4 @@
-"""Seals: a JSON object that ends with its own hash.
+"""Seal JSON objects: each ends with its own hash.
 
 The hash is SHA-256 over everything before ``,"hash"``, closed with ``}``::
 

@@ -1,4 +1,4 @@
-"""The shape of a row: what one row of a GaussDB stream says about its table.
+"""Describe the columns that one row of a GaussDB stream repeats about its table.
 
 The stream has no relation messages: every row repeats the names of schema, table and
 columns, and the types. A `Shape` is that part of one row, given to the slow path when the

@@ -1,4 +1,4 @@
-"""A transaction as it can be recognised when the server sends it again."""
+"""Keep the parts of a transaction by which it is recognised when the server sends it again."""
 
 import dataclasses
 import datetime as dt
@@ -14,12 +14,12 @@ class TransactionMark:
 
     Attributes:
         end_lsn: end of its commit record.
-        xid: of the transaction; 0 where it is not known.
-        time_us: of the commit, microseconds since 1970; 0 where it is not known.
+        xid: XID of the transaction; 0 where it is not known.
+        time_us: time of the commit, microseconds since 1970; 0 where it is not known.
         row_count: rows of it that land, over all tables.
         has_origin: it was applied from another server.
-        is_of_new_tables: of each table that it has rows of, nothing landed before or with it.
-        user: who made it; empty where it is not known.
+        is_of_new_tables: nothing of any of its tables landed before or with it.
+        user: name of its user; empty where it is not known.
         csn: commit sequence number; 0 where it has none, or it is not known.
     """
 

@@ -1,1 +1,1 @@
-"""Places on object stores."""
+"""Access to object stores."""

@@ -1,4 +1,4 @@
-"""Object stores of providers and what speaks as they do, and directories, through obstore."""
+"""Access to S3, GCS, Azure and compatible stores, and to directories, through obstore."""
 
 import contextlib
 import re
@@ -150,8 +150,8 @@ class CloudStore(Store[ObjectStore]):
             return from_url(settings.url, **options)
         except (exceptions.BaseError, OSError, ValueError, TypeError) as error:
             raise ConfigError(
-                f"{self._section}url: {settings.url} cannot be used ({type(error).__name__}); "
-                "allowed: s3://, gs://, az://, hdfs:// or file:// with what the store needs beside it"
+                f"{self._section}url: {settings.url} cannot be used ({type(error).__name__}); allowed: "
+                "s3://, gs://, az://, hdfs:// or file://, with the other settings that the store needs"
             ) from None
 
 

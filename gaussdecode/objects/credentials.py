@@ -1,4 +1,4 @@
-"""A file of credentials: lines ``NAME=value``, named as the stores' own tools name them."""
+"""Read a file of credentials: lines ``NAME=value``, with the names that the stores' own tools use."""
 
 import re
 import stat

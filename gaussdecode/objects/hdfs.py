@@ -1,10 +1,13 @@
-"""Hadoop's file system as a store of objects, over WebHDFS: HTTP, and nothing of Hadoop here.
+"""Use Hadoop's file system as an object store, over WebHDFS: HTTP, without Hadoop on this machine.
 
 A file is written under a hidden name of its own, ``.unfinished/`` below the URL, and renamed when it is
-whole. The name node refuses a rename onto what exists, so of many writers one wins, and no
-reader ever sees a part of a file. What a writer that died left there goes a day later.
+whole. The name node refuses a rename onto an existing file. So one of many writers wins, and no reader ever
+sees a part of a file. The unfinished file of a writer that died is removed a day later.
 
-Of the web addresses of several name nodes the one that is active answers.
+With several name nodes the active one answers.
+
+Rejected: pyarrow's HadoopFileSystem (libhdfs, a JVM and Hadoop's class path in every process) and fsspec's
+WebHDFS (no timeouts, one name node, CREATE overwrites). HttpFS is not supported: its RENAME knows no options.
 """
 
 import contextlib
@@ -31,8 +34,8 @@ try:
     from urllib3.util import Retry
 except ImportError:
     raise ConfigError(
-        "hdfs:// and webhdfs:// need the package hdfs, which is not installed here: "
-        "pip install 'gaussdecode[hdfs]', on each machine that reads or writes there"
+        "hdfs:// and webhdfs:// need the package hdfs, which is not installed here. On each "
+        "machine that reads or writes there: pip install 'gaussdecode[hdfs]'"
     ) from None
 
 _UNFINISHED: Final = ".unfinished"
@@ -244,4 +247,6 @@ def _user() -> str:
     try:
         return os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
     except (KeyError, OSError):
-        raise ConfigError("HADOOP_USER_NAME is not set, and the user has no name here") from None
+        raise ConfigError(
+            "HADOOP_USER_NAME is not set, and this process's user has no name"
+        ) from None

@@ -1,9 +1,8 @@
-"""A store of objects, as the mirror and the lake need it: put if absent, read, list, remove.
+"""The interface of an object store for the mirror and the lake: put if absent, read, list, remove.
 
-Given a URL and settings; promises that an object is either whole or not there, that `put_new`
-never changes an object that exists, and that no error repeats what a store answered: answers
-hold signatures and names of keys. Waits and tries again for as long as one request may take,
-and no longer. Knows nothing of entries.
+Given a URL and settings. An object is either whole or not there. `put_new` never changes an object that exists.
+No error repeats the answer of a store, because answers hold signatures and names of keys. A request is
+retried for as long as one request may take, and no longer. Knows nothing of entries.
 
 Credentials come from a file, which is read again when it changes, or from the environment and
 the machine, as the store's own tools take them.
@@ -46,7 +45,7 @@ _PLAIN: Final = {
     "Connection aborted": "the connection broke off",
     "Connection broken": "the connection broke off",
 }
-"""What is found in the text of an error, and what is said of it; the rest is not repeated."""
+"""Parts of an error's text, and the message for each; the rest is not repeated."""
 _HADOOP: Final = frozenset({"hdfs", "webhdfs", "swebhdfs"})
 _C = TypeVar("_C")
 _T = TypeVar("_T")
@@ -56,7 +55,7 @@ class Facts(NamedTuple):
     """What a list says of an object.
 
     Attributes:
-        path: from the store's URL.
+        path: path from the store's URL.
         bytes: its size.
         modified: when it was written, in seconds of Unix time by the store's clock.
     """
@@ -72,8 +71,8 @@ class Store(abc.ABC, Generic[_C]):
     Of the type of its library's client.
 
     Args:
-        settings: where it is, and how it is asked.
-        section: what comes before the names of settings in an error.
+        settings: URL, credentials and timeouts.
+        section: prefix of option names in an error.
     """
 
     _RAISED: ClassVar[tuple[type[Exception], ...]]
@@ -169,9 +168,9 @@ class Store(abc.ABC, Generic[_C]):
         self.remove(path)
         if not is_kept:
             raise MirrorRefusedError(
-                f"{self.url}: this store replaces an object that exists although it is asked not to "
-                "(If-None-Match: *), so two hosts could land over each other; use a store or a version "
-                "of it with conditional puts"
+                f"{self.url}: this store replaces existing objects although the request forbids it "
+                "(If-None-Match: *), so two hosts could overwrite each other; use a store, or a version "
+                "of it, with conditional puts"
             )
 
     # ---- requests --------------------------------------------------------------------
@@ -205,8 +204,8 @@ class Store(abc.ABC, Generic[_C]):
         if not is_refused:
             return MirrorError(reason)
         return MirrorRefusedError(
-            f"{reason}; correct {self._section}url, the credentials or their rights: what is written "
-            "needs to put, get, list and delete below its URL, what is only read to get and list"
+            f"{reason}; correct {self._section}url, the credentials or their rights. A writer needs "
+            "to put, get, list and delete below its URL, a reader to get and list"
         )
 
     def _client(self) -> _C:

@@ -1,1 +1,1 @@
-"""Conversations without I/O: bytes and times in, decisions out."""
+"""Protocols without I/O: bytes and times in, decisions out."""

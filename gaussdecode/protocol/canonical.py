@@ -1,11 +1,10 @@
-"""Canonical messages as plain values: pgoutput's, and GaussDB's.
+"""Parse messages into plain values: pgoutput's, and GaussDB's translated ones.
 
-The twin of ``_wire.pyx``; their letters and layouts are in `wire.letters`.
+The twin of ``_wire.pyx``; letters and layouts are in `wire.letters`.
 
-Given the payload of one XLogData, `parse` returns what it says and refuses what does not
-follow the format, at the same byte as the fast decoder. `peek` uses it, and the tests as an
-oracle; the reader's slow path has `described`, for relations and types. It keeps no state:
-what a row's columns mean is the caller's to know.
+`parse` returns the content of one XLogData payload, and refuses bytes that break the format, at the same byte as
+the fast decoder. `peek` uses it, and the tests as an oracle. The reader's slow path has `described`, for
+relations and types. It keeps no state: the caller knows the columns of a row.
 
 References:
     PostgreSQL manual, "Logical Replication Message Formats".
@@ -325,10 +324,10 @@ def parse(
     """Read one message.
 
     Args:
-        payload: from its type byte; its length is the message's.
+        payload: payload from its type byte; its length is the message's.
         column_counts: number of columns by relation OID, to check rows against; None
             takes rows of any relation.
-        encoding: of names and values.
+        encoding: encoding of names and values.
         is_streamed: it stands in a block of a streamed transaction.
 
     Returns:

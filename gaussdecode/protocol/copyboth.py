@@ -1,4 +1,4 @@
-"""The three messages of streaming replication, inside CopyData.
+"""Read and write the three messages of streaming replication, inside CopyData.
 
     XLogData      server  'w'  start lsn u64, end lsn u64, server time i64, payload
     Keepalive     server  'k'  wal end u64, server time i64, reply wanted u8
@@ -30,7 +30,7 @@ class XLogData:
 
     Attributes:
         start_lsn: WAL position of what the payload describes; 0 where there is none.
-        end_lsn: for logical slots the same number.
+        end_lsn: the same number, for logical slots.
         server_time_us: microseconds since 2000-01-01 UTC.
         payload: one message of the output plug-in.
     """

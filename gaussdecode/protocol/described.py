@@ -1,7 +1,7 @@
-"""What pgoutput says of tables and types, before their rows.
+"""Parse pgoutput's messages about tables and types, which come before their rows.
 
-Given a Relation or Type message, gives it as a plain value, and resolves a relation's types from
-the wire alone. It keeps no state: which version of a table it is, is the caller's to know.
+A Relation or Type message becomes a plain value, and a relation's types are resolved from the wire alone. It
+keeps no state: the caller numbers the versions of a table.
 
 References:
     PostgreSQL manual, "Logical Replication Message Formats".
@@ -115,8 +115,8 @@ def parse_description(
     """Read one Relation or Type message.
 
     Args:
-        payload: from its letter; its length is the message's.
-        encoding: of names.
+        payload: payload from its letter; its length is the message's.
+        encoding: encoding of names.
         is_streamed: it stands in a block of a streamed transaction.
 
     Raises:

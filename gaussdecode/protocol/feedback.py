@@ -1,4 +1,4 @@
-"""When to tell the server what is safe, and how far.
+"""Decide when to send a status to the server, and which position to confirm.
 
 Order. Three positions go to the server: *written*, the highest position received, and
 *flushed* and *applied*, both the durable position of the landing. The server forgets

@@ -1,4 +1,4 @@
-"""What a server says beside its changes, as a message among them."""
+"""Put a server's notices into the stream, as messages among its changes."""
 
 from dataclasses import dataclass
 from typing import Final

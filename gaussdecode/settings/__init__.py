@@ -1,1 +1,1 @@
-"""Configuration: sections, options and their rules, and how a file is read."""
+"""Configuration: sections, options and their rules, and reading of the file."""

@@ -1,7 +1,7 @@
-"""Connection strings: what may stand in one, and where the password comes from.
+"""Check connection strings, and find the password.
 
-A string is parsed by psycopg, as libpq will read it. Nothing here connects, and no
-message repeats a part of the string.
+psycopg parses a string, as libpq will read it. Nothing here connects, and no message repeats a part of the
+string.
 """
 
 import difflib
@@ -61,7 +61,7 @@ GAUSSDB_HARMLESS: Final[Mapping[str, Sequence[str]]] = {
 }
 """Keys of libpq of which our own client takes the values that say what it does anyway."""
 GAUSSDB_KEYS: Final = GAUSSDB_TEXTS | GAUSSDB_NUMBERS.keys() | GAUSSDB_HARMLESS.keys()
-"""What a connection string may hold for our own client of GaussDB."""
+"""Keys that a connection string may have for our own client of GaussDB."""
 CREDENTIAL: Final = "password"
 _MAX_PASSWORD_BYTES: Final = 4096
 
@@ -98,9 +98,9 @@ def authority_problem(
     libpq would say it too, but only after others have answered, and with a path that nobody wrote.
 
     Args:
-        parameters: of a connection string.
-        environment: where libpq looks for what the string does not say.
-        home: of the user.
+        parameters: parameters of a connection string.
+        environment: environment in which libpq looks for missing parameters.
+        home: home of the user.
     """
     mode = parameters.get("sslmode", _SAFE_MODE)
     if is_local(parameters) or _SERVICE in parameters or not mode.startswith("verify"):
@@ -150,7 +150,7 @@ def dsn_problems(dsn: str, is_private_file: bool, is_insecure_allowed: bool) -> 
             yield f"names no {key}; write {key}=..."
     for key in _OURS:
         if key in parameters:
-            yield f"must not set {key}: the daemon sets what it needs"
+            yield f"must not set {key}: the daemon sets it"
     if "password" in parameters and not is_private_file:
         yield "holds a password in a file that others can read; use password-file, or chmod 0600"
     mode = parameters.get("sslmode", _SAFE_MODE)
@@ -182,7 +182,7 @@ def read_password(password_file: Path | None, credentials: str | None) -> str | 
     """Read the password, from the service's credentials if there are any.
 
     Args:
-        password_file: as configured.
+        password_file: path as configured.
         credentials: the value of ``$CREDENTIALS_DIRECTORY``, or None.
 
     Returns:
@@ -226,7 +226,7 @@ def completed(dsn: str, *, connect_timeout: float, sender_timeout_ms: int | None
     """Add what the configuration says elsewhere; what the string says itself stays.
 
     Args:
-        dsn: as configured.
+        dsn: connection string as configured.
         connect_timeout: seconds.
         sender_timeout_ms: option sender-timeout; None leaves the server's.
     """

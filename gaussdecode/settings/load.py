@@ -1,8 +1,8 @@
-"""One YAML file, one slot: the whole configuration, checked before anything starts.
+"""Read the configuration of one slot from one YAML file, and check it before anything starts.
 
 `load` reports every mistake at once, one line each: file, line, key, value, what is
-allowed. A password is never in a message or in the ``repr`` of a section. What only a
-server can tell is left to ``gaussdecode check``. The sections are in `settings`.
+allowed. A password is never in a message or in the ``repr`` of a section. Checks that need a server are made by
+``gaussdecode check``. The sections are in `settings.sections`.
 """
 
 import dataclasses
@@ -105,7 +105,7 @@ def process_memory_bytes(
     """Memory this process may use: the machine's or its control groups', whichever is less.
 
     Args:
-        groups: where control groups are mounted.
+        groups: mount point of the control groups.
         own: says in which of them this process is.
     """
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
@@ -138,7 +138,7 @@ def load(path: Path | str, *, memory_bytes: int | None = None) -> Config:
             None asks the system.
 
     Raises:
-        ConfigError: with all mistakes, one line each.
+        ConfigError: all mistakes, one line each.
     """
     path = Path(path)
     reader = _Reader(path, memory_bytes or process_memory_bytes())
@@ -250,11 +250,11 @@ class _Reader:
         section, source = self._sub(tree, "sources"), self._sub(tree, "source")
         kind: SourceKind = fields["source"].get("kind", SourceKind.POSTGRESQL)
         if "slot" in tree:
-            self.problems.append((tree["slot"].line, "slot: stands under each of sources"))
+            self.problems.append((tree["slot"].line, "slot: belongs under each of sources"))
         for key in ("dsn", "ha-port"):
             if key in source:
                 line = source[key].line
-                self.problems.append((line, f"source.{key}: stands under each of sources"))
+                self.problems.append((line, f"source.{key}: belongs under each of sources"))
         if kind is SourceKind.CAPTURE:
             self.problems.append((tree["sources"].line, "sources: has no use with kind capture"))
         if kind is SourceKind.GAUSSDB and given.get("output-order") != 1:
@@ -264,12 +264,12 @@ class _Reader:
             self.problems.append((0, f"decoding.output-order: {reason}"))
         for key in ("slice-id", "logical-receiver-num"):
             if key in given:
-                reason = "stands under each of sources" if key == "slice-id" else _ONE_EACH
+                reason = "belongs under each of sources" if key == "slice-id" else _ONE_EACH
                 line = self._sub(tree, "decoding")[key].line
                 self.problems.append((line, f"decoding.{key}: {reason}"))
         if fields["source"].get("two_phase"):
             line = source["two-phase"].line
-            reason = "is not offered with several sources: what is prepared is kept for one only"
+            reason = "is not supported with several sources"
             self.problems.append((line, f"source.two-phase: {reason}"))
         if (
             kind is SourceKind.POSTGRESQL
@@ -333,7 +333,7 @@ class _Reader:
             if key in known:
                 continue
             if key.replace("-", "").replace("_", "").lower() in _SECRET_KEYS:
-                hint = "passwords do not stand here; use source.password-file"
+                hint = "passwords are not allowed here; use source.password-file"
             else:
                 close = difflib.get_close_matches(key.replace("_", "-"), known, 1)
                 hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(known)}"

@@ -1,7 +1,7 @@
-"""One of GaussDB's logical decoding options: its type, range, and who does it.
+"""Describe one of GaussDB's logical decoding options: its type, its range, and who implements it.
 
-The nouns of `options` and `rules`: an option, who does it for a kind of source and a
-version of its server, and what that one takes. Knows no file, no key and no connection.
+The classes of `options` and `rules`: an option, and its support by a kind of source and a version of its
+server. Knows no file, no key and no connection.
 """
 
 import dataclasses
@@ -64,12 +64,12 @@ class Support:
 
     Attributes:
         by: the one who does it.
-        how: what that means here; for refused ones the reason.
+        how: meaning for this source; for refused ones the reason.
         accepts: the values that can be had, when not all can; of a refused option, those
             that ask for nothing.
-        range: what this server takes, where that is less than the product's documentation.
+        range: values that this server accepts, if fewer than the product's documentation.
         since: the first openGauss that has it, None for all.
-        before: who does it in versions before `since`.
+        before: support in versions before `since`.
     """
 
     by: Doer
@@ -112,19 +112,19 @@ class Option:
     """One option.
 
     Attributes:
-        name: as in the product.
+        name: name in the product.
         section: chapter of the product's documentation.
         type: its type and range; with `memory_share` that of serial decoding.
         default: the product's in serial decoding; None where the server computes it.
         default_parallel: the product's in parallel decoding, where it differs.
         own_defaults: ours, by kind of source, where they differ.
-        unit: of the number, or empty.
+        unit: unit of the number, or empty.
         unit_bytes: bytes in one unit, for `memory_share`.
-        memory_share: in parallel decoding the maximum is this part of the process memory.
+        memory_share: maximum as a part of the process memory, in parallel decoding.
         meaning: one sentence.
-        postgresql: who does it there; a capture file is read as the stream it recorded.
-        gaussdb: who does it with GaussDB.
-        opengauss: who does it with openGauss.
+        postgresql: support with PostgreSQL; a capture file is read as the stream it recorded.
+        gaussdb: support with GaussDB.
+        opengauss: support with openGauss.
     """
 
     name: str
@@ -145,8 +145,8 @@ class Option:
         """Say who does it for a kind of source.
 
         Args:
-            kind: of the source.
-            server: of kind gaussdb; None takes GaussDB, which has all options.
+            kind: kind of the source.
+            server: server of kind gaussdb; None takes GaussDB, which has all options.
         """
         if kind is not SourceKind.GAUSSDB:
             return self.postgresql

@@ -1,10 +1,9 @@
-"""GaussDB's logical decoding options, one row each.
+"""List GaussDB's logical decoding options, one row each.
 
-Names, types, ranges and defaults are those of the product's documentation, and of
-openGauss's source for what only stands there; they are the keys below ``decoding:`` in a
-configuration. Each row also says who does it for each kind of source: the server, the
-daemon with the same meaning, both, or nobody, and then why. Given as data only; the rules
-between options are in `options`.
+Names, types, ranges and defaults are those of the product's documentation, and of openGauss's source where the
+documentation is silent. They are the keys below ``decoding:`` in a configuration. Each row also says who
+implements the option for each kind of source: the server, the daemon with the same meaning, both, or nobody,
+with the reason. Only data; the rules between options are in `rules`.
 """
 
 import dataclasses
@@ -47,25 +46,27 @@ DECODERS: Final = Integer(1, 20)
 
 _DECODERS_TOO: Final = Support(
     Doer.BOTH,
-    "passed on always, also 1; the daemon starts that many decoders too",
+    "always passed on, also 1; the daemon starts as many decoders",
     range=DECODERS,
 )
 _NO_USER: Final = "pgoutput does not send the user of a transaction"
 _NO_USER_THERE: Final = "openGauss does not send the user of a transaction, GaussDB does"
-_NO_DDL: Final = "pgoutput does not send DDL; a changed table shows in its schema versions"
+_NO_DDL: Final = "pgoutput does not send DDL; a changed table shows as a new schema version"
 _NO_DDL_THERE: Final = (
-    "the layout of DDL in the stream is not documented, so it could not be told from damage; "
-    "a changed table shows in its schema versions"
+    "the format of DDL in the stream is not documented, so it could not be told from damage; "
+    "a changed table shows as a new schema version"
 )
-_NO_DDL_OPTION: Final = "openGauss has no such option; a changed table shows in its schema versions"
+_NO_DDL_OPTION: Final = (
+    "openGauss has no such option; a changed table shows as a new schema version"
+)
 _ONE_SERVER: Final = "a PostgreSQL source is one server without shards"
 _ONE_NODE: Final = "openGauss is one server without shards"
-_SPOOL: Final = "it goes to spool/ below the landing; landing.memory-bytes holds too"
+_SPOOL: Final = "it goes to spool/ below the landing; landing.memory-bytes applies too"
 _SPOOL_TOO: Final = f"passed on when it is set; for the daemon's own memory {_SPOOL}"
 _SPOOL_OLD: Final = f"this version has no such option; the daemon keeps to it: {_SPOOL}"
 _DESCRIPTIONS: Final = (
-    "of the descriptions that the reader compares with, the longest unused go to disk and "
-    "come back when they are needed; none is lost"
+    "the descriptions unused for longest go to disk, and come back when they are needed; "
+    "none is lost"
 )
 _BUFFERS: Final = (
     "between batches a decoder keeps change-log-max-len times max-decode-to-sender-cache-num "
@@ -73,20 +74,22 @@ _BUFFERS: Final = (
 )
 _BUFFERS_TOO: Final = f"passed on in parallel decoding; and {_BUFFERS}"
 _SIGNS_OF_LIFE: Final = (
-    "the server's keepalives do this always: liveness and /status go by them, and true makes "
-    "peek print them"
+    "the server's keepalives always do this: liveness and /status use them; true makes peek "
+    "print them"
 )
 _UTC: Final = (
-    "what lands is UTC whatever the server prints, because values carry their offset; peek "
-    "prints the server's"
+    "landed values are UTC in any case, because sent values carry their offset; peek prints "
+    "the server's values"
 )
 _ADVANCE: Final = (
-    "in serial decoding the slot follows what the server says to have sent, through the commit log; "
-    "in parallel decoding true is refused, and commits of the whole instance move an idle slot with "
-    "skip-empty-xacts: false"
+    "in serial decoding the slot follows the server's sent position, through the commit log; "
+    "in parallel decoding true is refused: there, with skip-empty-xacts: false, commits "
+    "anywhere in the instance move an idle slot"
 )
-_DATA_LIMIT: Final = "peek and get end after the transaction that reaches it; a landing has no end"
-_START: Final = "the reader drops them when their CSN stands in BEGIN, in parallel decoding, in any output-order"
+_DATA_LIMIT: Final = "peek and get end after the transaction that reaches it; a landing never ends"
+_START: Final = (
+    "the reader drops them in parallel decoding, where BEGIN has the CSN, with any output-order"
+)
 
 _SWITCH: Final = Boolean(takes_numbers=True)
 _NAME_LIST: Final = Text(
@@ -116,7 +119,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         name="include-xids",
         type=_SWITCH,
         default=True,
-        meaning="Transactions carry their transaction id (column gd_xid).",
+        meaning="Transactions have their transaction id (column gd_xid).",
         postgresql=_daemon("false leaves gd_xid empty and peek prints no ids"),
         gaussdb=_server(),
         opengauss=_server(),
@@ -127,16 +130,16 @@ OPTIONS: Final[tuple[Option, ...]] = (
         default=False,
         meaning="Transactions without a change in a listed table are not recorded.",
         postgresql=_daemon(
-            "true leaves them out of gd_transactions; PostgreSQL 15 and later send none "
-            "that is empty for the whole publication"
+            "true leaves them out of gd_transactions; PostgreSQL 15 and later do not send "
+            "transactions without changes for the publication"
         ),
         gaussdb=_both(
-            "true spares the network on a busy server, and the daemon leaves out those that "
-            "white-table-list empties; with false their commits let an idle slot advance"
+            "true saves network traffic on a busy server; the daemon drops transactions that "
+            "white-table-list leaves empty. With false their commits move an idle slot"
         ),
         opengauss=_both(
-            "true spares the network on a busy server, and the daemon leaves out those that "
-            "white-table-list empties; with false their commits let an idle slot advance"
+            "true saves network traffic on a busy server; the daemon drops transactions that "
+            "white-table-list leaves empty. With false their commits move an idle slot"
         ),
     ),
     Option(
@@ -145,19 +148,19 @@ OPTIONS: Final[tuple[Option, ...]] = (
         default=True,
         default_parallel=False,
         own_defaults=_everywhere(True),
-        meaning="Changes carry the time of their commit (column gd_ts).",
+        meaning="Changes have their commit time (column gd_ts).",
         postgresql=_daemon(
-            "true in every mode, because consumers need the commit time; false leaves gd_ts empty"
+            "true in every mode, because readers need the commit time; false leaves gd_ts empty"
         ),
-        gaussdb=_server("passed on always, with true unless the configuration says false"),
-        opengauss=_server("passed on always, with true unless the configuration says false"),
+        gaussdb=_server("always passed on, with true unless the configuration says false"),
+        opengauss=_server("always passed on, with true unless the configuration says false"),
     ),
     Option(
         name="only-local",
         type=_SWITCH,
         default=True,
-        meaning="Changes that the source itself replicated from elsewhere are left out.",
-        postgresql=_daemon("transactions that carry a replication origin are dropped"),
+        meaning="Changes that the source received by replication are left out.",
+        postgresql=_daemon("transactions with a replication origin are dropped"),
         gaussdb=_server(),
         opengauss=_server(),
     ),
@@ -168,12 +171,12 @@ OPTIONS: Final[tuple[Option, ...]] = (
         meaning="The tables to decode; empty for all that the source sends.",
         postgresql=_daemon("rows of other tables are dropped before they are decoded"),
         gaussdb=_both(
-            "the server filters, and the daemon again; a name that its command line cannot hold "
-            "is passed on as schema.*"
+            "the server filters, then the daemon; a name that the server's command cannot hold is "
+            "passed on as schema.*"
         ),
         opengauss=_both(
-            "the server filters, and the daemon again; a name that its command line cannot hold "
-            "is passed on as schema.*"
+            "the server filters, then the daemon; a name that the server's command cannot hold is "
+            "passed on as schema.*"
         ),
     ),
     Option(
@@ -184,7 +187,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         unit="MB",
         unit_bytes=MIB,
         memory_share=0.25,
-        meaning="A transaction that holds more memory goes to disk; 0 sets no limit of its own.",
+        meaning="A transaction that uses more memory goes to disk; 0 sets no limit of its own.",
         postgresql=_daemon(_SPOOL),
         gaussdb=_both(_SPOOL_TOO),
         opengauss=Support(
@@ -202,8 +205,8 @@ OPTIONS: Final[tuple[Option, ...]] = (
         unit="GB",
         unit_bytes=GIB,
         memory_share=0.5,
-        meaning="When all open transactions hold more memory, the current one goes to disk; "
-        "0 sets no limit of its own.",
+        meaning="When all open transactions use more memory, the current one goes to disk; 0 sets no "
+        "limit of its own.",
         postgresql=_daemon(_SPOOL),
         gaussdb=_both(_SPOOL_TOO),
         opengauss=Support(
@@ -219,7 +222,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         type=Integer(10, 1024),
         default=100,
         unit="MB",
-        meaning="Memory for descriptions of tables; above it some are evicted.",
+        meaning="Memory for descriptions of tables; above it some are moved out.",
         postgresql=_daemon(_DESCRIPTIONS),
         gaussdb=_both(f"passed on; and {_DESCRIPTIONS}"),
         opengauss=_daemon(_DESCRIPTIONS),
@@ -228,7 +231,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         name="include-user",
         type=_SWITCH,
         default=False,
-        meaning="Transactions carry the name of the user who made them.",
+        meaning="Transactions have the name of their user.",
         postgresql=_refused(_NO_USER, False),
         gaussdb=_server(f"{_PASSED}; the name is in gd_transactions"),
         opengauss=_refused(_NO_USER_THERE, False),
@@ -249,8 +252,8 @@ OPTIONS: Final[tuple[Option, ...]] = (
         meaning="Changes made by these users, by name, are left out.",
         postgresql=_refused(_NO_USER, ""),
         gaussdb=_both(
-            f"{_PASSED}; with include-user: true the daemon leaves out, and counts, what the "
-            "server sends of them all the same"
+            f"{_PASSED}; with include-user: true the daemon also drops, and counts, transactions of "
+            "these users that the server still sends"
         ),
         opengauss=_refused(_NO_USER_THERE, ""),
     ),
@@ -258,7 +261,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         name="dynamic-resolution",
         type=_SWITCH,
         default=True,
-        meaning="A user of exclude-users who does not exist is not an error.",
+        meaning="A user of exclude-users that does not exist is not an error.",
         postgresql=_refused(_NO_USER, True),
         gaussdb=_server(),
         opengauss=_refused(_NO_USER_THERE, True),
@@ -279,9 +282,9 @@ OPTIONS: Final[tuple[Option, ...]] = (
         type=Integer(0, MAX_INT32),
         default=None,
         unit="ms",
-        meaning="The server ends the stream when it hears nothing for so long; 0 for never.",
+        meaning="The server ends the stream after this time without a message; 0 for never.",
         postgresql=_server(
-            "sets wal_sender_timeout for this connection; unset, the server's holds"
+            "sets wal_sender_timeout for this connection; unset, the server's value applies"
         ),
         gaussdb=_both(f"{_PASSED}; the daemon reports at least three times within it"),
         opengauss=Support(
@@ -289,8 +292,8 @@ OPTIONS: Final[tuple[Option, ...]] = (
             f"{_PASSED}; the daemon reports at least three times within it",
             since=_MEMORY,
             before=_daemon(
-                "this version has no such option and its logical_sender_timeout holds; the "
-                "daemon reports at least three times within the value"
+                "this version has no such option and its logical_sender_timeout applies; the daemon "
+                "reports at least three times within the value"
             ),
         ),
     ),
@@ -317,7 +320,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         name="enable-heartbeat",
         type=_SWITCH,
         default=False,
-        meaning="The stream holds signs of life with the server's position.",
+        meaning="The stream has heartbeats with the server's position.",
         postgresql=_daemon(_SIGNS_OF_LIFE),
         gaussdb=_both(
             f"{_PASSED}; peek prints them, and none of their positions is ever confirmed"
@@ -331,8 +334,8 @@ OPTIONS: Final[tuple[Option, ...]] = (
         own_defaults={SourceKind.POSTGRESQL: AUTO},
         meaning="Number of decoders; 1 decodes serially.",
         postgresql=_daemon(
-            "1 decodes in the reader's process, more start that many decoders; auto begins with 1, "
-            "and takes more where it has measured that they are faster"
+            "1 decodes in the reader's process, more start that many decoders; auto starts with 1, "
+            "and uses more where they were measured to be faster"
         ),
         gaussdb=_DECODERS_TOO,
         opengauss=_DECODERS_TOO,
@@ -344,13 +347,13 @@ OPTIONS: Final[tuple[Option, ...]] = (
         meaning="Order of transactions: 0 by commit LSN, 1 by CSN.",
         postgresql=_refused("PostgreSQL's WAL holds no commit sequence number", 0),
         gaussdb=_server(
-            "passed on by peek, which then needs a slot with a confirmed_csn (`gaussdecode slot create "
-            "--no-landing` makes one); get refuses 1. A landing has an ordinary slot in either order, which is "
-            "fixed when it begins: the daemon has transactions wait for their turn"
+            "passed on by peek, which then needs a slot with a confirmed_csn (`gaussdecode slot "
+            "create --no-landing` makes one); get refuses 1. A landing has an ordinary slot with "
+            "either value, which is fixed when it begins: the daemon puts transactions in CSN order"
         ),
         opengauss=_daemon(
-            "openGauss sends in the order of commit records; the daemon has transactions wait for their "
-            "turn. A landing's order is fixed when it begins"
+            "openGauss sends in the order of commit records; the daemon puts transactions in CSN "
+            "order. A landing's order is fixed when it begins"
         ),
     ),
     Option(
@@ -358,8 +361,10 @@ OPTIONS: Final[tuple[Option, ...]] = (
         type=_SWITCH,
         default=False,
         own_defaults=_not_gaussdb(True),
-        meaning="The slot advances by itself when all is confirmed and nothing waits to be sent.",
-        postgresql=_daemon("always, else an idle slot would hold back WAL; false is refused", True),
+        meaning="The slot advances when everything is confirmed and nothing waits to be sent.",
+        postgresql=_daemon(
+            "always, because an idle slot would otherwise keep WAL; false is refused", True
+        ),
         gaussdb=_daemon(_ADVANCE),
         opengauss=_daemon(_ADVANCE),
     ),
@@ -369,12 +374,12 @@ OPTIONS: Final[tuple[Option, ...]] = (
         default=False,
         meaning="Stored generated columns are left out of new rows.",
         postgresql=_daemon(
-            "left out of what lands; they come at all only where the publication says so "
+            "left out of the landing; they are sent only where the publication says so "
             "(publish_generated_columns, PostgreSQL 18)"
         ),
-        gaussdb=_both("the server leaves them out, and the daemon what lands all the same"),
+        gaussdb=_both("the server leaves them out, and the daemon does too"),
         opengauss=_daemon(
-            "left out of what lands, by the catalogue; peek prints the stream as sent"
+            "left out of the landing, by the catalogue; peek prints the stream as sent"
         ),
     ),
     Option(
@@ -400,11 +405,11 @@ OPTIONS: Final[tuple[Option, ...]] = (
         type=_SWITCH,
         default=False,
         own_defaults=_not_gaussdb(True),
-        meaning="Times with a zone are sent in UTC.",
+        meaning="Times with a time zone are sent in UTC.",
         postgresql=Support(
             Doer.SERVER, "always: the daemon sets TimeZone; false is refused", (True,)
         ),
-        gaussdb=_both(f"{_PASSED}; what lands is UTC in any case"),
+        gaussdb=_both(f"{_PASSED}; landed values are UTC in any case"),
         opengauss=_daemon(_UTC),
     ),
     Option(
@@ -423,15 +428,15 @@ OPTIONS: Final[tuple[Option, ...]] = (
         unit="GB",
         meaning="Size of output at which decoding ends; 0 for no limit.",
         postgresql=_daemon(_DATA_LIMIT),
-        gaussdb=_daemon(f"no option of a stream; {_DATA_LIMIT}"),
-        opengauss=_daemon(f"no option of a stream; {_DATA_LIMIT}"),
+        gaussdb=_daemon(f"not an option of a stream; {_DATA_LIMIT}"),
+        opengauss=_daemon(f"not an option of a stream; {_DATA_LIMIT}"),
     ),
     Option(
         name="logical-receiver-num",
         section=Section.DISTRIBUTED,
         type=Integer(1, 20),
         default=1,
-        meaning="Number of receivers of a distributed decoding.",
+        meaning="Number of receivers of distributed decoding.",
         postgresql=_refused(_ONE_SERVER),
         gaussdb=_server(),
         opengauss=_refused(_ONE_NODE),
@@ -463,8 +468,8 @@ OPTIONS: Final[tuple[Option, ...]] = (
         default=False,
         meaning="Output in binary; without effect on a stream, as the product says.",
         postgresql=_refused("it has no effect on a stream", False),
-        gaussdb=_server("passed on in serial decoding, where a stream is text all the same"),
-        opengauss=_server("passed on in serial decoding, where a stream is text all the same"),
+        gaussdb=_server("passed on in serial decoding, where a stream is text in any case"),
+        opengauss=_server("passed on in serial decoding, where a stream is text in any case"),
     ),
     Option(
         name="decode-style",
@@ -472,13 +477,13 @@ OPTIONS: Final[tuple[Option, ...]] = (
         type=Choice(("j", "t", "b")),
         default="b",
         meaning="Output as JSON, text or binary.",
-        postgresql=_daemon("style in which peek prints; what lands is Parquet always"),
+        postgresql=_daemon("style of peek's output; the landing is always Parquet"),
         gaussdb=_server(
-            "style in which the server sends and peek prints; the same Parquet lands from each, "
+            "style of the server's stream and of peek's output; the same Parquet lands from each, "
             "fastest from b"
         ),
         opengauss=_server(
-            "style in which the server sends and peek prints; the same Parquet lands from each, "
+            "style of the server's stream and of peek's output; the same Parquet lands from each, "
             "fastest from b"
         ),
     ),
@@ -488,15 +493,15 @@ OPTIONS: Final[tuple[Option, ...]] = (
         type=Integer(0, 1),
         default=0,
         own_defaults={SourceKind.GAUSSDB: 1},
-        meaning="1 gathers decoded changes to 1 MB before they are sent on.",
+        meaning="1 collects decoded changes up to 1 MB before they are sent on.",
         postgresql=_daemon("1 makes peek flush its output by the megabyte, 0 by the change"),
         gaussdb=_server(
-            "1 where it is not set; in styles t and j a landing asks for 1 always, because "
-            "unbatched text does not say where a commit ends"
+            "1 if it is not set; in styles t and j a landing always asks for 1, because unbatched "
+            "text does not show where a commit ends"
         ),
         opengauss=_server(
-            "1 where it is not set; in styles t and j a landing asks for 1 always, because "
-            "unbatched text does not say where a commit ends"
+            "1 if it is not set; in styles t and j a landing always asks for 1, because unbatched "
+            "text does not show where a commit ends"
         ),
     ),
     Option(
@@ -504,14 +509,14 @@ OPTIONS: Final[tuple[Option, ...]] = (
         section=Section.PARALLEL,
         type=Integer(2, 1024, power_of_two=True),
         default=128,
-        meaning="Entries in each queue between reader, decoders and collector.",
-        postgresql=_daemon("bounds the entries of each ring, next to its bytes"),
-        gaussdb=_both("passed on; the daemon's own rings have as many entries"),
+        meaning="Batches in each queue between reader, decoders and collector.",
+        postgresql=_daemon("limits the batches of each ring, in addition to its bytes"),
+        gaussdb=_both("passed on; the daemon's own rings hold as many batches"),
         opengauss=Support(
             Doer.BOTH,
-            "passed on; the daemon's own rings have as many entries",
+            "passed on; the daemon's own rings hold as many batches",
             since=_MEMORY,
-            before=_daemon("this version has no such option; bounds the daemon's own rings"),
+            before=_daemon("this version has no such option; limits the daemon's own rings"),
         ),
     ),
     Option(
@@ -519,8 +524,8 @@ OPTIONS: Final[tuple[Option, ...]] = (
         type=_SWITCH,
         default=False,
         own_defaults=_not_gaussdb(True),
-        meaning="Transactions carry where they were replicated from; only in openGauss's source.",
-        postgresql=_daemon("the origin is in gd_transactions always; false is refused", True),
+        meaning="Transactions have their replication origin; only in openGauss's source.",
+        postgresql=_daemon("the origin is always in gd_transactions; false is refused", True),
         gaussdb=_refused("it is not among the options of GaussDB", False),
         opengauss=Support(
             Doer.SERVER,

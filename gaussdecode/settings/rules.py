@@ -1,8 +1,11 @@
-"""GaussDB's logical decoding options and the rules between them.
+"""Check the rules between GaussDB's logical decoding options.
 
-The rows are in `options`, the nouns in `option`; both are offered here too. Validation,
-the plan that ``gaussdecode check`` prints, START_REPLICATION's text and
-docs/configuration.md are made from the table.
+The rows are in `options`, the classes in `option`; both can be imported from here too. Validation,
+the plan that ``gaussdecode check`` prints, START_REPLICATION's text and docs/configuration.md are made from the
+table.
+
+An option is never tried and dropped on an error: the connection is lost then, and a typing error would look
+like an old server.
 """
 
 from collections.abc import Iterator, Mapping
@@ -37,9 +40,9 @@ __all__ = [
 ]
 
 _NO_ADVANCE: Final = (
-    "true is possible with parallel-decode-num 1 only: in parallel decoding the server tells how far "
-    "it has read, not what it has sent, so a slot that followed it would skip transactions; leave it "
-    "out, and let skip-empty-xacts: false move an idle slot"
+    "true is possible with parallel-decode-num 1 only. In parallel decoding the server "
+    "reports how far it has read, not how far it has sent, so the slot would skip "
+    "transactions. Leave it out; skip-empty-xacts: false moves an idle slot"
 )
 BY_NAME: Final[Mapping[str, Option]] = {option.name: option for option in OPTIONS}
 
@@ -57,7 +60,7 @@ def refusals(
 
     Args:
         given: options that the configuration sets, with values of the right type.
-        kind: of the source.
+        kind: kind of the source.
         server: the server of kind gaussdb; None before it is known, which refuses only what
             no version of any product can do.
 

@@ -1,4 +1,4 @@
-"""The sections of a configuration: fields, defaults, ranges, units and meanings.
+"""Declare the sections of a configuration: fields, defaults, ranges, units and meanings.
 
 Declared as data: reading (`config`), messages and docs/configuration.md come from here.
 Frozen; sizes are bytes and time spans seconds. Nothing here reads a file.
@@ -102,18 +102,18 @@ def _is(value_type: ValueType, meaning: str, *, is_secret: bool = False) -> dict
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SourceConfig:
-    """Where changes come from, and how patient to be with it."""
+    """The source of changes, and its limits and timeouts."""
 
     kind: SourceKind = dataclasses.field(
-        metadata=_is(Choice(tuple(SourceKind)), "What is read: a server's slot, or a recording.")
+        metadata=_is(Choice(tuple(SourceKind)), "The source: a slot of a server, or a recording.")
     )
     dsn: str = dataclasses.field(
         default="",
         repr=False,
         metadata=_is(
             Text(r"[^\0]+", "a libpq connection string"),
-            "Where the server is: a libpq connection string with host, dbname and user. "
-            "`sslmode` is `verify-full` unless it says otherwise. The port is that of ordinary SQL.",
+            "A libpq connection string with host, dbname and user. `sslmode` is `verify-full` unless "
+            "set. The port is the one for ordinary SQL.",
             is_secret=True,
         ),
     )
@@ -122,7 +122,7 @@ class SourceConfig:
         metadata=_is(
             AbsolutePath(),
             "File with the password on its first line, mode 0600 or 0400. The systemd credential "
-            "`password`, when there is one, is used instead.",
+            "`password` takes precedence.",
         ),
     )
     publication: tuple[str, ...] = dataclasses.field(
@@ -135,40 +135,39 @@ class SourceConfig:
         default=None,
         metadata=_is(
             Integer(1, 65535),
-            "With kind gaussdb: the port for replication, where it is not that of the dsn. Unset, "
-            "it is the dsn's port plus 1 where `enable_thread_pool` is on, which needs it.",
+            "With kind gaussdb: the port for replication, if it differs from the port in the dsn. "
+            "Default: the dsn's port plus 1 if `enable_thread_pool` is on, else the dsn's port.",
         ),
     )
     plugin: str = dataclasses.field(
         default=MPPDB_DECODING,
         metadata=_is(
             Choice(PLUGINS),
-            "With kind gaussdb: the slot's output plug-in. In parallel decoding any will do.",
+            "With kind gaussdb: the slot's output plug-in. Parallel decoding works with any of them.",
         ),
     )
     invisible_truncate: str = dataclasses.field(
         default="warn",
         metadata=_is(
             Choice(("warn", "stop")),
-            "With kind gaussdb: what to do where the stream shows no TRUNCATE and no DDL, as in "
-            "parallel decoding. `warn` says so at every start and in layout.json, `stop` refuses "
-            "to start.",
+            "With kind gaussdb: the stream of parallel decoding shows no TRUNCATE and no DDL. `warn` "
+            "reports this at every start and in layout.json. `stop` refuses to start.",
         ),
     )
     max_message_size: int = dataclasses.field(
         default=1 * GIB,
         metadata=_is(
             Size(2 * MIB, 2 * GIB - 1),
-            "With kind gaussdb: the longest message that is received; one row may be that long.",
+            "With kind gaussdb: the longest message that is accepted. One row may be that long.",
         ),
     )
     max_row_bytes: int = dataclasses.field(
         default=1 * GIB,
         metadata=_is(
             Size(2 * MIB, 2 * GIB - 1),
-            "The largest row that is taken, in bytes of its values. A larger one is an error of its "
-            "table, which `landing.on-table-error` decides about. No server sends more than "
-            "the default; `gaussdecode check` says what such a row costs.",
+            "The largest accepted row, in bytes of its values. A larger row is an error of its "
+            "table; see `landing.on-table-error`. No server sends more than the default. "
+            "`gaussdecode check` prints the memory that such a row needs.",
         ),
     )
     file: Path | None = dataclasses.field(
@@ -187,29 +186,28 @@ class SourceConfig:
         default=NOT_STREAMED,
         metadata=_is(
             Choice((NOT_STREAMED, STREAMED, STREAMED_PARALLEL)),
-            "With kind postgresql: `on` has the server send a large transaction while it is open, "
-            "instead of keeping it on its disk until the commit; its rows wait here, in memory or "
-            "in spool/, and land when it commits. `parallel` is the same with PostgreSQL 16 and "
-            "later, which also say where a rolled-back transaction ended; older ones are asked "
-            "for `on`.",
+            "With kind postgresql. `on`: the server sends a large transaction while it is open, "
+            "instead of keeping it on its disk until the commit. Its rows wait here, in memory or in "
+            "spool/, and land when it commits. `parallel`: the same with PostgreSQL 16 and later, "
+            "which also send where a rolled-back transaction ended. Older servers are asked for `on`.",
         ),
     )
     binary: bool = dataclasses.field(
         default=False,
         metadata=_is(
             Boolean(),
-            "With kind postgresql: have values sent in binary, which spares the server their text. "
-            "Where a published column has a type of which only the server knows the text "
-            "(money, regclass and its like, types of extensions; `gaussdecode check` names them), text is asked for.",
+            "With kind postgresql: values are sent in binary, so the server need not write them as "
+            "text. Text is used if a published column has a type whose text only the server knows: "
+            "money, regclass and similar types, types of extensions. `gaussdecode check` names them.",
         ),
     )
     two_phase: bool = dataclasses.field(
         default=False,
         metadata=_is(
             Boolean(),
-            "With kind postgresql, from 15 on: take prepared transactions (PREPARE TRANSACTION) when they "
-            "are prepared, not when they commit. Their rows wait in prepared/ and land at COMMIT "
-            "PREPARED. A slot that is asked for this once stays so.",
+            "With kind postgresql, from version 15 on: receive prepared transactions at PREPARE "
+            "TRANSACTION, not at their commit. Their rows wait in prepared/ and land at COMMIT "
+            "PREPARED. A slot keeps this setting once it was used.",
         ),
     )
     connect_timeout: float = dataclasses.field(
@@ -220,8 +218,8 @@ class SourceConfig:
         default=60.0,
         metadata=_is(
             Duration(1.0, _HOUR),
-            "A server that is silent for half of this is asked for a sign of life; for all of it, "
-            "the connection is given up.",
+            "After half of this time without data the server is asked for a reply. After all of it "
+            "the connection is closed.",
         ),
     )
     retry_first: float = dataclasses.field(
@@ -280,7 +278,7 @@ class DecodingConfig:
         """Fill in the defaults of a kind of source, and the style that its plug-in means.
 
         Args:
-            kind: of the source.
+            kind: kind of the source.
             given: options by name, with values of the right type.
             plugin: output plug-in of the slot.
         """
@@ -356,7 +354,7 @@ def table_pairs(listed: str) -> tuple[tuple[str, str], ...]:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class LandingConfig:
-    """Where files go, how large they become, how long they stay."""
+    """Directory, size, format and retention of the landed files."""
 
     root: Path = dataclasses.field(
         metadata=_is(AbsolutePath(), "Directory of this landing, on a local file system.")
@@ -369,54 +367,57 @@ class LandingConfig:
         default=30.0,
         metadata=_is(
             Duration(0.1, _DAY),
-            "Changes are committed to the landing at least so often, unless that itself takes longer than "
-            "a quarter of it.",
+            "Longest time between commits to the landing. It stretches when a commit takes longer "
+            "than a quarter of it.",
         ),
     )
     on_table_error: str = dataclasses.field(
         default="stop",
         metadata=_is(
             Choice(("stop", "quarantine")),
-            "When what one table brings cannot be decoded or written: `stop` ends the daemon with "
-            "nothing lost, `quarantine` leaves the table out from there on, says so in an entry "
-            "of the commit log, and goes on with all others, until a snapshot of it is asked for. A row above "
-            "`source.max-row-bytes` of a prepared transaction does so only if that commits; `stop` ends at its "
-            "PREPARE, while a larger `source.max-row-bytes` still brings the row.",
+            "Action when changes of one table cannot be decoded or written. `stop` ends the daemon; "
+            "no change is lost. `quarantine` leaves the table out from there on, records this in an "
+            "entry of the commit log, and continues with all other tables. A snapshot of the table "
+            "ends its quarantine. For a prepared transaction with a row above "
+            "`source.max-row-bytes`: `quarantine` acts only if it commits; `stop` ends at its "
+            "PREPARE, so that a larger `source.max-row-bytes` can still land the row.",
         ),
     )
     on_suspect: str = dataclasses.field(
         default="record",
         metadata=_is(
             Choice(("record", "snapshot", "stop")),
-            "When changes may be missing: a GaussDB server says that it dropped rows after DDL in their "
-            "transaction, a publication is not what it was, or a command changed stored rows that PostgreSQL does "
-            "not send. `record` says so in a suspect entry of the commit log and goes on, `snapshot` also reads "
-            "the tables that may be meant again, `stop` ends the daemon before any of it is confirmed.",
+            "Action when changes may be missing: a GaussDB server reports dropped rows after DDL in "
+            "a transaction, a publication was changed, or a command changed stored rows that "
+            "PostgreSQL does not send. `record` writes a suspect entry to the commit log and "
+            "continues. `snapshot` also reads the affected tables again. `stop` ends the daemon "
+            "before it confirms any of these changes.",
         ),
     )
     replicated_tables: str = dataclasses.field(
         default="",
         metadata=_is(
             BY_NAME["white-table-list"].type,
-            "Tables of a distributed GaussDB that stand whole on every data node: with `sources` they are taken from "
-            "the first source by name only; without it each change of them lands once per node. **Must not "
-            "change once the landing has begun.** Nothing looks whether a table is replicated: of one that is not, "
-            "the other nodes' rows would be missing.",
+            "Replicated tables of a distributed GaussDB, with a full copy on every data node. With "
+            "`sources` they are read only from the source whose name sorts first. If a replicated "
+            "table is not listed, each change lands once per node. If a listed table is not "
+            "replicated, the rows of the other nodes are missing; this is not checked. "
+            "Do not change it once the landing has begun.",
         ),
     )
     retention: float | None = dataclasses.field(
         default=None,
         metadata=_is(
             Duration(_HOUR, 3650 * _DAY, or_none=True),
-            "Files older than this are deleted; the newest 1000 entries stay.",
+            "Files older than this are deleted. The newest 1000 entries stay.",
         ),
     )
     compact: bool = dataclasses.field(
         default=False,
         metadata=_is(
             Boolean(),
-            "Merge small files for readers of the commit log; the small ones stay until retention "
-            "takes them, because plain streams read their directories.",
+            "Merge small files for readers of the commit log. The small files stay until retention "
+            "deletes them, because plain streams read their directories.",
         ),
     )
     compression: str = dataclasses.field(
@@ -427,41 +428,43 @@ class LandingConfig:
         default=AUTO,
         metadata=_is(
             Integer(1, 16, word=AUTO),
-            f"Threads that encode files at the same time. auto begins with {FIRST_LANES}, and adds others, "
-            f"up to {MOST_LANES}, while all else waits for them and the machine has idle cores.",
+            f"Threads that encode files at the same time. auto starts with {FIRST_LANES}. It adds "
+            f"more, up to {MOST_LANES}, while all other stages wait for them and cores are idle.",
         ),
     )
     row_group_rows: int = dataclasses.field(
         default=131072,
-        metadata=_is(Integer(1024, 1048576), "Most rows in a row group."),
+        metadata=_is(Integer(1024, 1048576), "Maximum rows in a row group."),
     )
     row_group_bytes: int = dataclasses.field(
         default=64 * MIB,
-        metadata=_is(Size(1 * MIB, 1 * GIB), "Most bytes in a row group, before compression."),
+        metadata=_is(Size(1 * MIB, 1 * GIB), "Maximum bytes in a row group, before compression."),
     )
     memory_bytes: int = dataclasses.field(
         default=512 * MIB,
         metadata=_is(
             Size(32 * MIB, 1024 * GIB),
-            "Memory for transactions that are open or not yet landed; what exceeds it is landed "
-            "early or goes to disk.",
+            "Memory for transactions that are open or not yet landed. Above it, changes are landed "
+            "early or go to disk.",
         ),
     )
     spool_bytes: int | None = dataclasses.field(
         default=None,
         metadata=_is(
             Size(1 * MIB, 1024 * 1024 * GIB, or_none=True),
-            "Most of the disk for open transactions, in spool/. Streamed ones that need more are asked "
-            "for whole; of those that wait for their turn by CSN the later half is read again; for one that needs "
-            "more alone nothing is taken any more, and an alert says so: docs/operate.md, Bounds of the disk.",
+            "Maximum disk space for open transactions, in spool/. When it is full, streamed "
+            "transactions are asked for whole, and the later half of those that wait for their turn "
+            "by CSN is read again. If one transaction alone needs more, nothing is received any more "
+            "and an alert fires: docs/operate.md, Bounds of the disk.",
         ),
     )
     min_free_bytes: int | None = dataclasses.field(
         default=None,
         metadata=_is(
             Size(0, 1024 * 1024 * GIB, or_none=True),
-            "Rows and open transactions wait while the landing's file system has less room than this; "
-            "what makes room goes on. Unset or none: a hundredth of the file system, 1GiB at most.",
+            "Rows and open transactions wait while the landing's file system has less free space "
+            "than this. Work that frees space continues. Unset or none: a hundredth of the file "
+            "system, 1GiB at most.",
         ),
     )
 
@@ -488,7 +491,7 @@ class LandingConfig:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorConfig:
-    """A copy of the landing on an object store, where `url` is set; docs/mirror.md."""
+    """A copy of the landing on an object store, if `url` is set; docs/mirror.md."""
 
     url: str = dataclasses.field(
         default="",
@@ -500,24 +503,25 @@ class MirrorConfig:
                 "webhdfs://namenode:port/prefix, swebhdfs://namenode:port/prefix or file:///directory",
                 is_echoed=False,
             ),
-            "Where each entry goes after it is committed here: a store that can put an object only if "
-            "it does not exist. It must be empty, or hold this landing.",
+            "Target of each entry after it is committed here. The store must support put-if-absent. "
+            "It must be empty, or hold this landing.",
         ),
     )
     confirm: str = dataclasses.field(
         default="mirror",
         metadata=_is(
             Choice(("mirror", "local")),
-            "What the server is told: `mirror` confirms what the store has, `local` what the local disk "
-            "has.",
+            "Position that is confirmed to the server: `mirror` waits for the store, `local` for the "
+            "local disk only.",
         ),
     )
     local_retention: float | None = dataclasses.field(
         default=None,
         metadata=_is(
             Duration(0.0, 3650 * _DAY, or_none=True),
-            "Local data files go when the store has had their entry for so long, and with `compact` "
-            "after they were merged; the log stays. Unset, they stay until `landing.retention`.",
+            "Local data files are deleted this long after the store has their entry; with `compact` "
+            "also not before they were merged. The log stays. Unset: they stay until "
+            "`landing.retention`.",
         ),
     )
     endpoint: str = dataclasses.field(
@@ -528,8 +532,8 @@ class MirrorConfig:
                 "a URL without user and password",
                 is_echoed=False,
             ),
-            "Address of the store where it is not the provider's own: MinIO, Huawei OBS and others. With "
-            "HDFS the web address of its name node, or of several with commas between them.",
+            "Address of the store if it is not the provider's own: MinIO, Huawei OBS and others. "
+            "With HDFS: the web addresses of its name nodes, separated by commas.",
         ),
     )
     region: str = dataclasses.field(
@@ -540,9 +544,9 @@ class MirrorConfig:
         default=None,
         metadata=_is(
             AbsolutePath(),
-            "Lines `NAME=value` as the store's own tools name them (AWS_ACCESS_KEY_ID, ...), mode 0600; "
-            "read again when it changes, so that credentials may expire. Unset, they come from the "
-            "environment or the machine.",
+            "File with lines `NAME=value`, with the names of the store's own tools "
+            "(AWS_ACCESS_KEY_ID, ...), mode 0600. It is read again when it changes, so that "
+            "credentials may expire. Unset: credentials come from the environment or the machine.",
         ),
     )
     allow_http: bool = dataclasses.field(
@@ -552,7 +556,7 @@ class MirrorConfig:
         default=False,
         metadata=_is(
             Boolean(),
-            "With s3: the bucket stands in the name of the host and not in the path; Huawei OBS wants it.",
+            "With s3: the bucket is in the host name and not in the path. Huawei OBS needs this.",
         ),
     )
     timeout: float = dataclasses.field(
@@ -597,79 +601,82 @@ class MonitoringConfig:
     )
     allow_remote: bool = dataclasses.field(
         default=False,
-        metadata=_is(Boolean(), "Accept a `listen` that other machines reach; there is no TLS."),
+        metadata=_is(
+            Boolean(), "Accept a `listen` address that other machines can reach. There is no TLS."
+        ),
     )
     log_level: str = dataclasses.field(
         default="info",
-        metadata=_is(Choice(("debug", "info", "warning", "error")), "Least level that is logged."),
+        metadata=_is(Choice(("debug", "info", "warning", "error")), "Lowest level that is logged."),
     )
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class GuardConfig:
-    """What is done before the slot is lost or the disk is full; docs/operate.md, Guard."""
+    """Actions before the slot is lost or the disk is full; docs/operate.md, Guard."""
 
     interval: float = dataclasses.field(
         default=15.0,
         metadata=_is(
             Duration(1.0, _HOUR),
-            "Time between two looks at slot and disk, on a connection of their own.",
+            "Time between two checks of slot and disk. They use their own connection.",
         ),
     )
     warn_before: float | None = dataclasses.field(
         default=2 * _HOUR,
         metadata=_is(
             Duration(1.0, 30 * _DAY, or_none=True),
-            "Warn when the slot may be lost, or the disk is full, in less than this.",
+            "Warn when the slot may be lost, or the disk may be full, within this time.",
         ),
     )
     pause_before: float | None = dataclasses.field(
         default=_HOUR / 2,
         metadata=_is(
             Duration(1.0, 30 * _DAY, or_none=True),
-            "Stop optional work (`landing.compact`) when it is in less than this.",
+            "Stop optional work (`landing.compact`) when either is predicted within this time.",
         ),
     )
     drop_slot_above: int | None = dataclasses.field(
         default=None,
         metadata=_is(
             Size(16 * MIB, 1024 * 1024 * GIB, or_none=True),
-            "Drop the slot when the server keeps more WAL than this for it: the last step, which "
-            "loses changes to save the server's disk. What has come is landed first, a gap entry "
-            "says what is missing, and the daemon stays down.",
+            "Drop the slot when the server keeps more WAL than this for it. This is the last step: "
+            "it loses changes to save the server's disk. First all received changes are landed. A "
+            "gap entry records what is missing, and the daemon stays down.",
         ),
     )
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotConfig:
-    """Existing rows, not of a capture. docs/operate.md, Snapshots."""
+    """Reading of existing rows; not for a recording. docs/operate.md, Snapshots."""
 
     mode: str = dataclasses.field(
         default="initial",
         metadata=_is(
             Choice(("initial", "none", "only")),
-            "`initial` lands the rows of every published table, in a landing that begins with it "
-            "or is switched to it from `none`; `none` only those of tables asked for with "
-            "`gaussdecode snapshot`; `only` is initial, and ends the daemon when all tables are "
-            "done.",
+            "`initial` lands the existing rows of every published table, in a new landing or one "
+            "that is switched to it from `none`. `none` lands only those of tables asked for with "
+            "`gaussdecode snapshot`. `only` is like `initial`, and ends the daemon when all tables "
+            "are done.",
         ),
     )
     tables: tuple[tuple[str, str], ...] = dataclasses.field(
         default=(),
         metadata=_is(
             Patterns(_PATTERN, Choice(("initial", "none"))),
-            "The mode of single tables, whatever `mode` says. Of several patterns that fit, the "
-            "one with fewer `*` counts, then the one that names the schema.",
+            "The mode of single tables; it overrides `mode`. If several patterns match, the one with "
+            "fewer `*` is used, then the one that names the schema.",
         ),
     )
     on_new_table: str = dataclasses.field(
         default="snapshot",
         metadata=_is(
             Choice(("snapshot", "stream", "ignore")),
-            "A table that is added to a publication later: `snapshot` lands its rows if `mode` "
-            "is not none, `stream` only its changes, `ignore` nothing of it, until it is asked "
-            "for with `gaussdecode snapshot`. What is ignored is lost, and said in the log.",
+            "Action for a table that is added to a publication later. `snapshot` lands its existing "
+            "rows if `mode` is not none. `stream` lands only its changes. `ignore` lands nothing of "
+            "it until it is asked for with `gaussdecode snapshot`; ignored changes are lost, and the "
+            "log names the table.",
         ),
     )
     workers: int = dataclasses.field(
@@ -679,7 +686,7 @@ class SnapshotConfig:
         default=64 * MIB,
         metadata=_is(
             Size(64 * KIB, 16 * GIB),
-            "A table is read in pieces of this size on the server; a finished piece is not read "
+            "A table is read in chunks of this size on the server. A finished chunk is not read "
             "again after a restart. Smaller tables are read at once, several together.",
         ),
     )
@@ -687,51 +694,54 @@ class SnapshotConfig:
         default=_HOUR / 2,
         metadata=_is(
             Duration(1.0, 30 * _DAY),
-            "Oldest transaction that reading holds open; then it goes on in a newer one.",
+            "Longest time that reading keeps one transaction open. Then it continues in a new one.",
         ),
     )
     statement_timeout: float = dataclasses.field(
         default=_HOUR / 6,
-        metadata=_is(Duration(1.0, 30 * _DAY), "Longest statement, which reads one piece."),
+        metadata=_is(
+            Duration(1.0, 30 * _DAY), "Longest time for one statement, which reads one chunk."
+        ),
     )
     hold_timeout: float = dataclasses.field(
         default=10.0,
         metadata=_is(
             Duration(1.0, _DAY),
-            "Longest wait for the server's running transactions while entries are held up; then "
-            "it goes on, and is tried again with twice the wait. Also the longest wait for a lock "
+            "Longest wait for the server's running transactions while entries are held. Then the "
+            "snapshot lets go and tries again with twice the wait. Also the longest wait for a lock "
             "on a table.",
         ),
     )
     rate_limit: int | None = dataclasses.field(
         default=None,
         metadata=_is(
-            Size(64 * KIB, 1024 * GIB, or_none=True), "Most bytes per second that are read."
+            Size(64 * KIB, 1024 * GIB, or_none=True), "Maximum bytes per second that are read."
         ),
     )
     suspect_interval: float = dataclasses.field(
         default=_HOUR,
         metadata=_is(
             Duration(1.0, 30 * _DAY),
-            "Least time between two orders of `landing.on-suspect: snapshot`; what becomes suspect "
-            "meanwhile is read together.",
+            "Minimum time between automatic snapshots of `landing.on-suspect: snapshot`. Tables that "
+            "become suspect meanwhile are read together.",
         ),
     )
     verify: str = dataclasses.field(
         default="none",
         metadata=_is(
             Choice(("none", "counts", "checksums")),
-            "`counts` has the server count the rows of each piece and compares; `checksums` has "
-            "it also hash every row as COPY prints it. A table that differs is marked as failed.",
+            "`counts`: the server counts the rows of each chunk, and the counts are compared. "
+            "`checksums`: it also hashes every row as COPY prints it. A table that differs is marked "
+            "as failed.",
         ),
     )
     nudge: str = dataclasses.field(
         default="",
         metadata=_is(
             Text(".*", "one SQL statement, or nothing"),
-            "Run once a second while a snapshot of GaussDB waits for the stream: it must change a "
-            "row of a table in the stream. Needed with skip-empty-xacts: true, whose stream shows "
-            "nothing else of a quiet server.",
+            "Statement that runs once a second while a snapshot of GaussDB waits for the stream. It "
+            "must change a row of a table in the stream. Needed with `skip-empty-xacts: true`, "
+            "because that stream shows nothing else of a quiet server.",
         ),
     )
 
@@ -760,13 +770,13 @@ class SnapshotConfig:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """One of several sources of a landing, under `sources`: what it does not share with the others."""
+    """One of several sources of a landing, under `sources`: the settings of its own."""
 
     dsn: str = dataclasses.field(
         repr=False,
         metadata=_is(
             Text(r"[^\0]+", "a libpq connection string"),
-            "Where the server is, as `source.dsn`.",
+            "Connection string of this server, as `source.dsn`.",
             is_secret=True,
         ),
     )
@@ -780,17 +790,17 @@ class Member:
         default=None,
         metadata=_is(
             Integer(0, 8192),
-            "With kind gaussdb: number of the data node, which its slots in the order of CSNs want of "
-            "peek; of all sources or of none. A landing has ordinary slots, and needs none.",
+            "With kind gaussdb: number of the data node. `peek` needs it for slots in CSN order. Set "
+            "it for all sources or for none. A landing has ordinary slots, and does not need it.",
         ),
     )
     ha_port: int | None = dataclasses.field(
         default=None,
-        metadata=_is(Integer(1, 65535), "As `source.ha-port`, where it differs."),
+        metadata=_is(Integer(1, 65535), "As `source.ha-port`, if it differs."),
     )
     password_file: Path | None = dataclasses.field(
         default=None,
-        metadata=_is(AbsolutePath(), "As `source.password-file`, where it differs."),
+        metadata=_is(AbsolutePath(), "As `source.password-file`, if it differs."),
     )
 
 
@@ -824,13 +834,13 @@ class Config:
     Attributes:
         path: the file it was read from.
         slot: name of the replication slot.
-        source: where changes come from.
+        source: source of changes.
         decoding: GaussDB's options.
-        landing: where they go.
+        landing: files of the landing.
         ring: sizes of the queues.
         monitoring: port and log.
-        guard: of the slot and the disk.
-        snapshot: of the existing rows.
+        guard: guard of the slot and the disk.
+        snapshot: snapshot of the existing rows.
         mirror: the landing's copy on an object store.
     """
 
@@ -916,7 +926,7 @@ class Config:
             return None
         if self.decoding.standby_connection:
             return (
-                "a view begins with a transaction id of its own, which a standby does not give "
+                "a view needs a transaction id of its own, which a standby does not give "
                 "(decoding.standby-connection): follow the primary, or set snapshot.mode: none"
             )
         if self.snapshot.nudge or not self.hides_empty_commits or self.lands_by_csn:
@@ -925,7 +935,7 @@ class Config:
             return None
         way = "skip-empty-xacts: false" if self.decoding.is_parallel else "auto-advance: true"
         return (
-            "the stream of GaussDB would not say how far it is while tables are quiet: set "
+            "while tables are quiet the stream of GaussDB would not show its position: set "
             f"decoding.{way}, or snapshot.nudge"
         )
 
@@ -955,8 +965,8 @@ class Config:
         """
         if self.is_several:
             raise ConfigError(
-                f"{self.path.name}: sources: this is done for a landing of one source only, which has "
-                "slot and source.dsn"
+                f"{self.path.name}: sources: this command works only with one source, given by slot and "
+                "source.dsn"
             )
         is_postgresql = self.source.kind is SourceKind.POSTGRESQL
         return completed(

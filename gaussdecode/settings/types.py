@@ -1,4 +1,4 @@
-"""Types of settings: sizes, durations, whole numbers, names, paths.
+"""Read and show types of settings: sizes, durations, whole numbers, names, paths.
 
 Each type reads one YAML scalar (or list) and returns the value the program uses. It
 raises ValueError with what is wrong and what is allowed; it knows no file, no key and

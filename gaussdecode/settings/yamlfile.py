@@ -1,9 +1,8 @@
-"""Reads one YAML file into sections that remember their lines.
+"""Read one YAML file into sections that remember their lines.
 
-It is given text from an operator and promises either a `Section` of plain values or a
-list of complaints with line numbers. It refuses what a configuration does not need and
-an attacker might use: tags, anchors, aliases, more than 1 MB, deep nesting. A complaint
-never repeats text of the file but keys: a value could be a password.
+Given an operator's text, gives a `Section` of plain values or a list of complaints with line numbers. It refuses
+features that a configuration does not need and an attacker might use: tags, anchors, aliases, more than 1 MB,
+deep nesting. A complaint never repeats text of the file except keys: a value could be a password.
 """
 
 import dataclasses
@@ -24,7 +23,7 @@ class Entry:
     """The value of one key.
 
     Attributes:
-        line: of its key, from 1.
+        line: line of its key, from 1.
         value: a scalar, a list of scalars, or a `Section`.
     """
 

@@ -1,1 +1,1 @@
-"""Rows that were in a table before the stream, or are wanted again."""
+"""Read rows that were in a table before the stream, or that are wanted again."""

@@ -1,8 +1,11 @@
-"""Ranges of one table that were read in several views, brought to the last of them.
+"""Bring ranges of one table that were read in several views to the last view.
 
-Every change between the first view and the present one has landed once the daemon is beyond it.
-Rows whose keys are among these changes are left out of the ranges and read again, by key, in the
-present view; all others are still what they were. As the daemon's snapshots do it, in tasks.
+Every change between the first view and the present one has landed once the daemon is beyond the present view.
+Rows whose keys are among these changes are left out of the ranges and read again, by key, in the present
+view. All other rows are unchanged. The daemon's snapshots work the same way; here it is done in tasks.
+
+A position per range with later changes on top would be wrong: a row that moves between ranges leaves its
+unsent values in a page that nobody read.
 """
 
 import dataclasses
@@ -36,11 +39,11 @@ class Again:
     Attributes:
         engine: runs the tasks.
         landing: directory or URL.
-        reading: in the present view.
+        reading: reading in the present view.
         task: the table, as it was looked up in it; still what it was when it was cut.
         cut: into ranges.
         wait: seconds for the landing to get to the view.
-        connections: that read at the same time.
+        connections: connections that read at the same time.
     """
 
     engine: Engine
@@ -103,7 +106,7 @@ class Again:
         last = landing.last_n
         if landing.first_n > first + 1:
             raise UnknownChangesError(
-                f"table {self.cut.title}: retention has taken changes since its first range was read"
+                f"table {self.cut.title}: retention has removed changes since its first range was read"
             )
         for entry in landing.entries(first + 1, last):
             if may_miss(entry, self.task.landed.directory):

@@ -1,8 +1,9 @@
-"""Which tables' rows are wanted, and which tables' changes: decisions, without any I/O.
+"""Decide which tables' rows and which tables' changes are wanted. Pure: no I/O.
 
-Given the settings and the ledger (`land.snapshots`); promises that what an earlier start
-decided for a table stays decided, so that no restart and no upgrade makes a table's rows come
-or its changes go. Knows no server and no disk.
+Given the settings and the ledger (`land.snapshots`). A decision of an earlier start stays: no restart and no
+upgrade makes a table's rows come or its changes go. The configuration cannot tell an old landing from a
+new one, so the ledger records how the landing began. A written `initial` means the same as the default:
+writing a default down must not change what happens.
 
 The ledger has a record per table, and under ``*`` one of the landing:
 
@@ -44,8 +45,8 @@ _ENDED: Final = frozenset({"done", "streamed", "ignored", QUARANTINED})
 _WANTED: Final = frozenset({"done", "streamed", QUARANTINED})
 
 NEEDS_ALL_ROWS: Final = (
-    "changes of it have not landed, and rows that a condition chose would not bring it back whole; ask "
-    "for all of its rows, without --where"
+    "changes of it have not landed, and a snapshot with a condition would not make it "
+    "complete; ask for all of its rows, without --where"
 )
 
 Json = dict[str, Any]  # Any: JSON
@@ -117,7 +118,7 @@ class Chooser:
     """Decides for one landing, as its ledger is now.
 
     Args:
-        settings: of the slot.
+        settings: settings of the slot.
         ledger: all records; without one of the landing every table's changes land.
     """
 
@@ -152,7 +153,7 @@ class Chooser:
 
         Args:
             title: ``schema.name``.
-            oid: of the table; None or 0 where the source has none.
+            oid: OID of the table; None or 0 where the source has none.
         """
         record = self._ledger.get(title, {})
         state = record.get("state")

@@ -1,9 +1,8 @@
-"""A table read in chunks while the stream goes on; see docs/adr/0050.
+"""Read a large table in chunks while the stream goes on; see docs/adr/0050.
 
-The state on disk is written when the table is cut; from then on a chunk that is
-there need not be read again, in whichever view the others are read. When all are there,
-publications are held, a last view is taken and the stream is read up to it: rows whose keys
-changed since are left out of the chunks and read again.
+The state on disk is written when the table is divided. From then on a finished chunk need not be read again,
+in whichever view the others are read. When all chunks are there, publications are held, a last view is
+taken and the stream is read up to it. Rows whose keys changed since are left out of the chunks and read again.
 """
 
 import contextlib
@@ -37,7 +36,7 @@ class ChunkedTable:
     """One table that is being read.
 
     Args:
-        tools: of the landing.
+        tools: tools of the landing.
         item: the table.
     """
 
@@ -65,7 +64,7 @@ class ChunkedTable:
         return self._log.positions[self._tools.source or self._log.source].timeline
 
     def take(self) -> None:
-        """Read what is missing, then land all.
+        """Read the missing chunks, then land all.
 
         Raises:
             HoldLostError: the session ended, or transactions on the server ran too long.
@@ -171,7 +170,7 @@ class ChunkedTable:
         columns = keyset.needed_columns(names, task.landed.schema)
         since_n = int(self._state["since_n"])
         if self._log.floor > since_n:
-            raise TableChangedError("retention has taken changes that a snapshot needs")
+            raise TableChangedError("retention has removed changes that the snapshot needs")
         try:
             for path in self._changed_files(directory, since_n):
                 for rows in _row_groups(self._log, path, columns):
@@ -188,12 +187,12 @@ class ChunkedTable:
         """Path of every landed file with changes of the table."""
         source = self._tools.source
         if self._timeline != self._state.get("timeline", self._timeline):  # no entry says it
-            raise TableChangedError("the server's timeline is another one than for the first piece")
+            raise TableChangedError("the server's timeline has changed since the first chunk")
         for entry in self._log.iterate(since_n + 1, self._log.next_n - 1):
             is_of_another = entry.extra.get("source", source) != source
             if may_miss(entry, directory) and not is_of_another:
                 raise TableChangedError(
-                    f"entry {entry.n} ({entry.kind}) came after the first piece was read"
+                    f"entry {entry.n} ({entry.kind}) came after the first chunk was read"
                 )
             if entry.kind is EntryKind.DATA:
                 files = (file for file in entry.files if file.source == source)
@@ -234,7 +233,7 @@ def _leaves_then(shape: TableShape, state: Json) -> list[Leaf]:
 
 
 def _unchanged(store: SnapshotStore, path: str, keys: keyset.Keys) -> Iterator[pa.Table]:
-    """Rows of a chunk that are still what they were."""
+    """Rows of a chunk that have not changed."""
     return map(keys.without, store.read_chunk(path))
 
 

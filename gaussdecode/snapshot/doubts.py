@@ -1,12 +1,11 @@
-"""Which tables suspect entries leave in doubt, until a snapshot of them has been ordered.
+"""Order snapshots of the tables that suspect entries name (`landing.on-suspect: snapshot`).
 
-With `landing.on-suspect: snapshot`. Nothing is remembered but the number up to which entries are
-answered for: it stands in the ledger, and is written together with the orders. So an order
-follows from the commit log alone, and no end of the process loses one, or gives it twice.
+Only one number is remembered: the last suspect entry that was handled. It is in the ledger, and is written
+together with the orders. So orders follow from the commit log alone: no end of the process loses one, or
+gives one twice.
 
-A view that is taken after the order shows all that the suspect transactions did, for a server
-tells of a transaction when it has committed; so the table is whole again from the snapshot on,
-wherever its position is.
+A view that is taken after the order shows all that the suspect transactions did, because a server reports a
+transaction when it has committed. So the table is complete from the snapshot on, wherever its position is.
 """
 
 from typing import Any, Final
@@ -58,7 +57,7 @@ class Doubts:
     Args:
         log: is read on, each entry once.
         store: its ledger.
-        source: whose tables they are, where there are several; else None.
+        source: source whose tables they are, where there are several; else None.
     """
 
     def __init__(self, log: CommitLog, store: SnapshotStore, source: str | None = None) -> None:
@@ -103,7 +102,7 @@ class Doubts:
         return answered(self._seen_n)
 
     def forget(self) -> None:
-        """What `answered` gave is durable."""
+        """Forget the number that `answered` gave: it is durable."""
         self._noted_n = self._seen_n
         self._titles.clear()
         self._is_of_all = False

@@ -1,9 +1,9 @@
-"""Tables that the source has dropped: an entry says that they have no rows.
+"""Write an entry that says that a table was dropped at the source.
 
-No stream tells that a table was dropped. So on request, and where a view of the source has no table
-of the name, an entry of kind snapshot lands that has no row of it, at the position of the view: whoever
-builds tables of the landing empties it, and ends what had stopped it. A table that is made anew under
-the name lands after that as any other.
+No stream reports a dropped table. So on request, and where a view of the source has no table of the name, a
+snapshot entry without rows of the table lands at the position of the view. Readers that build tables from
+the landing empty the table, and forget what had stopped it. A table that is created later under the name
+lands as any other.
 """
 
 from typing import Final
@@ -36,7 +36,7 @@ def let_go(tools: Tools, title: str, request: str) -> None:
     """Land that a table has no rows, because there is none of its name.
 
     Args:
-        tools: of the landing.
+        tools: tools of the landing.
         title: ``schema.name``.
         request: its path.
 

@@ -1,4 +1,4 @@
-"""The files of a snapshot entry: rows that were read, stamped with its position.
+"""Write the files of a snapshot entry: rows that were read, stamped with its position.
 
 Several threads write, each its own file of each table; they share a `Stamper`, which counts
 the rows of a table. Until `finish` a file is unfinished and swept by the next start.
@@ -27,13 +27,13 @@ _TYPES: Final = {field.name: field.type for field in GD_FIELDS}
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Stamp:
-    """What all rows of a snapshot have in common.
+    """The columns that all rows of a snapshot have in common.
 
     Attributes:
         lsn: its position.
         csn: the same in a landing by CSN; else None.
         time: when it was taken; aware.
-        source: whose they are, where there are several; else None.
+        source: source whose they are, where there are several; else None.
     """
 
     lsn: int
@@ -77,10 +77,10 @@ class SnapshotFile:
     """One file of one table, written by one thread.
 
     Args:
-        log: of the landing.
+        log: log of the landing.
         landed: the table.
-        stamper: of the table.
-        compression: of the file.
+        stamper: stamper of the table.
+        compression: compression of the file.
     """
 
     def __init__(self, log: CommitLog, landed: Landed, stamper: Stamper, compression: str) -> None:

@@ -1,9 +1,11 @@
-"""Views that executors import, held by this process, and the positions that they stand at.
+"""Hold views that executors import, and find the positions of these views.
 
-PostgreSQL gives a view and its position together. A view of GaussDB says up to which CSN it sees
-transactions; their CSNs and positions stand in the landing, which is waited for twice: before rows
-are read, to find the position, and after that, to see that nobody below the CSN wrote a commit
-record late. Why that is exact stands in `source.gaussdb.view`.
+PostgreSQL gives a view together with its position. A transaction of the driver imports the snapshot of a
+temporary slot and exports it again. Then the slot goes, so that no WAL is kept during hours of reading.
+
+A view of GaussDB gives the CSN up to which it sees transactions. The landing has the CSNs and positions, and
+is waited for twice: before rows are read, to find the position; and after that, to see that no transaction
+below the CSN wrote its commit record late. `source.gaussdb.view` explains why that is exact.
 """
 
 import contextlib
@@ -92,8 +94,8 @@ class _Numbered:
 
     Args:
         view: taken.
-        root: of the landing.
-        seconds: for the landing to get to a position.
+        root: directory of the landing.
+        seconds: seconds for the landing to get to a position.
     """
 
     def __init__(self, view: gauss.View, root: Place, seconds: float) -> None:
@@ -144,7 +146,7 @@ def changed_files(landing: Landing, n: int, tables: Collection[str]) -> list[Pla
         TableChangedError: nobody knows which columns of a table are which.
     """
     if landing.first_n > n + 1:
-        raise OrderError("retention has taken changes since rows were read")
+        raise OrderError("retention has removed changes since rows were read")
     found: list[Place] = []
     plan = make_plan(landing, {}, n, landing.last_n, only=set(tables), accept_gaps=True)
     for table, planned in plan.tables.items():
@@ -157,13 +159,13 @@ def changed_files(landing: Landing, n: int, tables: Collection[str]) -> list[Pla
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Server:
-    """What gives views.
+    """A server that gives views.
 
     Attributes:
-        kind: of the source.
-        address: of the server.
+        kind: kind of the source.
+        address: address of the server.
         slot: name that a temporary slot's begins with.
-        seconds: to wait for the transactions that run there, at most.
+        seconds: seconds to wait for the transactions that run there, at most.
         nudge: see `source.gaussdb.view.View`.
     """
 
@@ -186,9 +188,9 @@ def hold(server: Server, root: Place, seconds: float) -> Iterator[Held]:
     """Take a view, and hold it.
 
     Args:
-        server: to take it of.
-        root: of the landing.
-        seconds: for the landing to get to a position.
+        server: server to take it of.
+        root: directory of the landing.
+        seconds: seconds for the landing to get to a position.
 
     Raises:
         SourceError: the server failed, or its transactions run too long.

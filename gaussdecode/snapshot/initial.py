@@ -1,14 +1,14 @@
-"""Existing rows straight into a target: read by executors, and loaded at exact positions.
+"""Load existing rows straight into a target: executors read them, at exact positions.
 
-This process holds a view of the database and knows its position (`held`). Executors import it and read
-ranges of pages, each over a connection of its own, into files below the target (`staging`), from
-which tables are loaded as from a landed snapshot. A table's rows stand at the position of its view;
-of the stream an apply takes what comes after it.
+This process holds a view of the database and knows its position (`held`). Executors import it. Each reads
+ranges of pages over its own connection into files below the target (`staging`). Tables are loaded from
+these files as from a landed snapshot. A table's rows have the position of its view; an apply takes the
+later changes from the stream.
 
-What is read stays, and views are no older than ``snapshot.transaction-timeout``, so a table's ranges may
-be of several views: after this process was killed, or for its size. Then rows that changed since the
-first of them are read again in the last (`catchup`). A table of which not all changes show in the
-stream is read in one view, and one that is altered or emptied meanwhile is read from the start.
+Finished ranges stay, and views are no older than ``snapshot.transaction-timeout``. So a table's ranges may be
+of several views: after this process was killed, or because the table is large. Then rows that changed since
+the first view are read again in the last one (`catchup`). A table whose stream does not show all changes is
+read in one view. A table that is altered or emptied meanwhile is read from the start.
 """
 
 import collections
@@ -69,14 +69,14 @@ _TOLD_SECONDS: Final = 5.0  # between two lines of progress; arbitrary
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """What is to be loaded, and how hard.
+    """The tables to load, and the number of readers.
 
     Attributes:
         tables: ``schema.name``; None for all that the target has not.
-        connections: that read at the same time.
+        connections: connections that read at the same time.
         rate: bytes of COPY's text per second, of all together; None for no limit.
         wait: seconds for the landing to get to a position.
-        options: of the target.
+        options: options of the target.
     """
 
     tables: frozenset[str] | None
@@ -91,7 +91,7 @@ class Begun:
     """A table that is being read.
 
     Attributes:
-        task: as it was looked up in the present view.
+        task: task as it was looked up in the present view.
         cut: into ranges.
         is_bound: all of it has to be read in one view.
     """
@@ -114,7 +114,7 @@ class Begun:
 
 @dataclasses.dataclass(slots=True)
 class Summary:
-    """What was loaded: tables and their rows, and the entry that an apply goes on from."""
+    """The loaded tables and their rows, and the entry from which an apply continues."""
 
     tables: int = 0
     rows: int = 0
@@ -128,8 +128,8 @@ class InitialLoad:
 
     Args:
         engine: runs the tasks.
-        config: of the daemon, whose landing the target is made from; checked.
-        landing: of that daemon: directory, or URL of its mirror.
+        config: configuration of the daemon, whose landing the target is made from; checked.
+        landing: landing of that daemon: directory, or URL of its mirror.
         store: the target; nobody else writes it.
         wish: see `Wish`.
         progress: is told what is done.
@@ -221,8 +221,8 @@ class InitialLoad:
             return None
         if lsn < boundary:
             raise SourceError(
-                f"the server's view is at {Lsn(lsn)}, before {Lsn(boundary)} that landed: is it a "
-                "standby, or another server than the daemon's?"
+                f"the server's view is at {Lsn(lsn)}, before the landed {Lsn(boundary)}: check that the "
+                "server is the daemon's and not a standby"
             )
         return lsn
 
@@ -231,8 +231,7 @@ class InitialLoad:
         n = landing.last_n
         if n < 0:
             raise ConfigError(
-                f"{landing.root} has no entry yet: start the daemon, so that all that changes after the "
-                "rows are read lands"
+                f"{landing.root} has no entry yet: start the daemon first, so that later changes land"
             )
         return landing, Standing(n, landing.position(landing.entry(n)).epoch)
 
@@ -279,8 +278,8 @@ class InitialLoad:
             state = held.get(found[title].directory)
             if state is not None and state.ignore_through is None:
                 raise ConfigError(
-                    f"{self._store.root} has {title} already, without the rows that existed before its "
-                    f"changes: gaussdecode snapshot {self._config.path} --table {title!r} brings them"
+                    f"{self._store.root} has {title} already, without its earlier rows. To add them: "
+                    f"gaussdecode snapshot {self._config.path} --table {title!r}"
                 )
         wanted = [
             item
@@ -361,7 +360,7 @@ class InitialLoad:
         self._attempts[what] += 1
         if self._attempts[what] >= _ATTEMPTS:
             raise SourceError(
-                f"{why}; it was so {_ATTEMPTS} times. Run the command again when that has ended"
+                f"{why}; tried {_ATTEMPTS} times. Run the command again when that has ended"
             )
 
     # --- reading -----------------------------------------------------------------------------

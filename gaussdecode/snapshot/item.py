@@ -1,4 +1,4 @@
-"""Nouns of a snapshot: the table that is wanted, how far it is, and what is around it."""
+"""Classes of a snapshot: the wanted table, its progress, and its surroundings."""
 
 import dataclasses
 import time
@@ -17,7 +17,7 @@ from gaussdecode.source.export import PublishedTable
 
 
 class Landing(Protocol):
-    """What puts entries beside those of the stream needs of the pipeline."""
+    """The part of the pipeline that commits entries beside those of the stream."""
 
     @property
     def log(self) -> CommitLog | None:
@@ -29,7 +29,7 @@ class Landing(Protocol):
 
     @property
     def snapshots(self) -> SnapshotStore:
-        """What is kept until entries are committed, and the ledger."""
+        """Stored files of unfinished snapshots, and the ledger."""
 
     @property
     def table_filter(self) -> TableFilter | None:
@@ -40,7 +40,7 @@ class Landing(Protocol):
 
 
 class Context(Landing, Protocol):
-    """What a snapshot needs of the pipeline, and of the source whose tables it reads."""
+    """The part of the pipeline, and of the source, that a snapshot uses."""
 
     @property
     def source(self) -> str | None:
@@ -68,7 +68,7 @@ class Wanted:
     """A table to be read.
 
     Attributes:
-        table: as published.
+        table: table as published.
         where: condition, or None.
         request: path of the request that asked for it, or None.
     """
@@ -98,11 +98,11 @@ _OPEN: Final = frozenset({"waiting", "reading", "landing"})
 
 @dataclasses.dataclass(slots=True)
 class Progress:
-    """How far one table is, for those who look on.
+    """Progress of one table, for the status.
 
     Attributes:
         state: waiting, reading, landing, done, failed or ignored.
-        counts: of what is being read.
+        counts: counts of what is being read.
         reason: why it waits or failed, or None.
         began: when reading began, monotonic.
         chunks_before: pieces that were read before that.
@@ -140,7 +140,7 @@ class Progress:
         return self.counts
 
     def seconds_left(self, now: float) -> float | None:
-        """By what was read so far; None where nothing can be said."""
+        """Estimated seconds left; None where there is no estimate."""
         counts = self.counts
         if self.state != "reading":
             return None

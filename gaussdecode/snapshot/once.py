@@ -1,4 +1,4 @@
-"""Tables read at once: hold publications, take a view, read, publish at its position, let go.
+"""Read tables at once: hold publications, take a view, read, commit at its position, let go.
 
 For small tables, several together, and for tables without a usable key.
 """

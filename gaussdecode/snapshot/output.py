@@ -1,8 +1,7 @@
-"""Output of a snapshot: the files of one table, and the entry that commits several.
+"""Write the files of snapshot tables, and commit them as one entry.
 
-Given row groups of several threads; promises one entry in which all rows of each table stand
-at one position. Until that entry is there the files are unfinished, and the next start sweeps
-them.
+Several threads give row groups. In the entry all rows of each table have one position. Until the entry is
+there the files are unfinished, and the next start sweeps them.
 """
 
 import dataclasses
@@ -31,10 +30,10 @@ class Output:
     """The files of one table; threads borrow them one at a time.
 
     Args:
-        item: what was wanted.
+        item: the wanted table.
         task: how it is read.
-        stamp: of its rows.
-        log: of the landing.
+        stamp: stamp of its rows.
+        log: log of the landing.
         landing: sizes and compression.
         since_n: the last entry before the first view in which it was read.
 
@@ -79,7 +78,7 @@ class Output:
         self._give_back(file)
 
     def _borrow(self) -> SnapshotFile:
-        """A file that nobody else writes."""
+        """Lend a file that no other thread writes."""
         with self._lock:
             if self._idle:
                 return self._idle.pop()
@@ -118,13 +117,13 @@ class Output:
 
     @property
     def handed_over(self) -> dict[str, int]:
-        """What was given to be written, by kind: rows, or the mark of a table without any."""
+        """Counts of the rows that were given to be written, by kind, or the mark of an empty table."""
         if self._rows:
             return {"R": self._rows}
         return {} if self.task.where is not None else {"T": 1}
 
     def abandon(self) -> None:
-        """Remove what was written, unless it may be part of an entry already."""
+        """Remove the written files, unless they may be part of an entry already."""
         if self.is_handed_over:
             return
         for file in self._all:
@@ -133,7 +132,7 @@ class Output:
             self._log.disk.remove(hidden.path)
 
     def to_record(self) -> Json:
-        """What the entry says of the table."""
+        """Make the entry's record of the table."""
         table = self.task.shape.table
         return {
             "schema": table.schema,
@@ -150,10 +149,10 @@ class SnapshotEntry:
     """An entry to be: finished files of several tables, all at one position.
 
     Attributes:
-        outputs: of the tables; finished.
-        files: of all of them.
-        epoch: of the landing.
-        source: whose tables they are, where there are several; else None.
+        outputs: outputs of the tables; finished.
+        files: files of all of them.
+        epoch: epoch of the landing.
+        source: source whose tables they are, where there are several; else None.
     """
 
     outputs: Sequence[Output]

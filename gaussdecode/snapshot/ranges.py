@@ -1,9 +1,9 @@
-"""Reading ranges of tables on an executor, over a connection of its own.
+"""Read ranges of tables on an executor, over its own connection.
 
-Given descriptions that pickle: the view, the tables as they were looked up in it, and where files
-go. Rows come as the daemon's own snapshots read them, by the same reader and the same decoder, so
-that every value is what the stream would bring. Needs this package with its extensions on the
-executor and a way from there to the database; no pyspark.
+Given descriptions that pickle: the view, the tables as they were looked up in it, and the directory for
+files. The daemon's own reader and decoder of snapshots are used, so that every value is what the stream would
+bring. The executor needs this package with its extensions, and network access to the database, but no
+pyspark.
 """
 
 import dataclasses
@@ -40,9 +40,9 @@ class Imported:
     """A view that readers import.
 
     Attributes:
-        name: for SET TRANSACTION SNAPSHOT.
+        name: name for SET TRANSACTION SNAPSHOT.
         lsn: its position.
-        epoch: of the landing.
+        epoch: epoch of the landing.
         time: when it was taken; aware.
     """
 
@@ -53,12 +53,12 @@ class Imported:
 
 
 def shared(config: Config, rate: int | None, connections: int) -> Config:
-    """What one of several connections may do, none of which knows the others.
+    """Limits for one of several connections that do not know each other.
 
     Args:
-        config: of the daemon.
+        config: configuration of the daemon.
         rate: bytes of COPY's text per second, of all together; None for no limit.
-        connections: that read at the same time.
+        connections: connections that read at the same time.
     """
     each = None if rate is None else max(1, rate // connections)
     snapshot = dataclasses.replace(config.snapshot, workers=1, rate_limit=each)
@@ -71,9 +71,9 @@ class Reading:
 
     Attributes:
         config: checked; the rate in it is that of one connection.
-        address: of the server, with what proves who we are.
-        view: that all of them see.
-        root: where files go, see `staging`.
+        address: address of the server, with what proves who we are.
+        view: view that all of them see.
+        root: directory for the files, see `staging`.
     """
 
     config: Config
@@ -99,11 +99,11 @@ class Reading:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RangeTask:
-    """What one connection reads.
+    """The ranges that one connection reads.
 
     Attributes:
         reading: how.
-        tables: by number in `work`, the table and the token of its cut.
+        tables: tables by number in `work`, the table and the token of its cut.
         work: number of the table, and range.
         seconds: no range is begun after so many.
         unhurried: tables that have to be read in this view.
@@ -165,12 +165,12 @@ def _read_table(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class KeysTask:
-    """Whose keys are wanted.
+    """The keys whose rows are read.
 
     Attributes:
         files: landed ones.
-        names: of the key's columns.
-        directory: where the keys go.
+        names: names of the key's columns.
+        directory: directory for the keys.
     """
 
     files: tuple[Place, ...]
@@ -219,10 +219,10 @@ class FinishTask:
     """A part of bringing a table's ranges to one view.
 
     Attributes:
-        reading: in that view.
-        table: as it was looked up in it.
-        token: of the cut that results.
-        number: of the range that is written.
+        reading: reading in that view.
+        table: table as it was looked up in the view.
+        token: token of the cut that results.
+        number: number of the range that is written.
         before: a range whose rows are kept, but for those keys; None to read those keys again.
         keys: files with keys: all of them, or those that are read again.
     """

@@ -1,8 +1,7 @@
-"""Several connections that read chunks of tables, all of one view.
+"""Read chunks of tables over several connections, all in one view.
 
-Given a view and what is to be read; promises that each piece is read in a short transaction
-of its own, that the first error ends all, and that nothing is read on after a stop. Where
-the rows go is the caller's matter.
+Each piece is read in a short transaction of its own. The first error ends all, and nothing is read after a
+stop. The caller decides where the rows go.
 """
 
 import dataclasses
@@ -48,7 +47,7 @@ class TableTask:
 
     Attributes:
         shape: columns and leaves, as the view has them.
-        landed: where its rows land.
+        landed: directory and schema of its rows.
         where: condition of the operator's, or None.
         record: description of its schema.
     """
@@ -84,13 +83,13 @@ class Total:
 
 @dataclasses.dataclass(slots=True)
 class Counts:
-    """What has been read of a table, for those who look on.
+    """Counts of a table's rows read so far, for the status.
 
     Attributes:
         chunks: pieces in all.
         chunks_done: pieces read.
         rows: rows read.
-        bytes: of COPY's text.
+        bytes: bytes of COPY's text.
         estimate: rows that the server believes it has.
     """
 
@@ -131,9 +130,9 @@ class ChunkReaders:
     Args:
         config: checked.
         open_one: opens a connection that reads.
-        epoch: of the landing.
+        epoch: epoch of the landing.
         should_stop: asked between two pieces of COPY.
-        total: of what is read.
+        total: total of what is read.
     """
 
     def __init__(
@@ -163,7 +162,7 @@ class ChunkReaders:
 
         Args:
             view: imported by every transaction.
-            work: what to read.
+            work: chunks to read.
             take: given the rows of a chunk, in the reading thread; what it makes of them
                 must stand only when the rows have come to their end without an error.
             deadline: monotonic; no piece is begun after it.
@@ -210,7 +209,7 @@ class ChunkReaders:
             HoldLostError: a stop was asked for, or another reader has failed.
         """
         if self._has_failed or self._should_stop():
-            raise HoldLostError("reading was broken off")
+            raise HoldLostError("reading was stopped")
 
     def _rows(
         self, reader: TableReader, task: TableTask, chunk: Chunk, counts: Counts
@@ -227,8 +226,8 @@ class ChunkReaders:
         found = Measure(read, decoder.checksum)
         if expected is not None and expected != found:
             raise VerifyError(
-                f"table {task.shape.table.title}: in one view the server has {_said(expected)} in "
-                f"a piece of which {_said(found)} came"
+                f"table {task.shape.table.title}: for one chunk, in one view, the server reports "
+                f"{_said(expected)}, but {_said(found)} arrived"
             )
         counts.chunks_done += 1
 
@@ -274,7 +273,7 @@ class RowDecoder:
         has_checksum: keep one of the rows.
 
     Attributes:
-        checksum: of all rows so far, see `export.Measure`; None where nobody asked for it.
+        checksum: checksum of all rows so far, see `export.Measure`; None where nobody asked for it.
     """
 
     def __init__(self, task: TableTask, *, has_checksum: bool) -> None:
@@ -324,8 +323,8 @@ def _check_hash(reader: TableReader) -> None:
     probe = _UTF8_PROBE if reader.is_translated else _PROBE
     if reader.hash_of(probe) != hash_text(probe.encode()):
         raise VerifyError(
-            "this server's hashtext() is another one than PostgreSQL's over UTF-8: use "
-            "snapshot.verify: counts"
+            "this server's hashtext() differs from PostgreSQL's over UTF-8: use snapshot.verify: "
+            "counts"
         )
 
 

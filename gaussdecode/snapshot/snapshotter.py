@@ -1,7 +1,7 @@
-"""Snapshots: rows that were there before the stream, and those of tables added or repaired.
+"""Take snapshots: rows that were there before the stream, and those of tables added or repaired.
 
-One thread beside the stream. It finds out what is to be read, reads it, and has it committed
-as entries of kind snapshot. How the rows of a table come to stand at one position:
+One thread beside the stream. It finds the tables to read, reads them, and commits them as entries of kind
+snapshot. The rows of a table come to one position in one of two ways:
 
 *At once* (small tables, tables without a usable key): hold publications, take a view of the
 database, read, commit at the view's position, let go.
@@ -96,7 +96,7 @@ _NOT_LISTED: Final = (
     "would stay as they are; put it on the list, restart the daemon, and ask again"
 )
 _OF_THE_FIRST: Final = "it is on landing.replicated-tables, and lands from the first source alone"
-_EARLIER: Final = "this landing began without snapshots, and goes on so until they are asked for"
+_EARLIER: Final = "this landing began without snapshots, and takes none until they are asked for"
 _IGNORED: Final = "its changes are left out (snapshot.on-new-table)"
 _log = get_logger("snapshot")
 
@@ -105,12 +105,12 @@ class Snapshotter:
     """Takes snapshots of one source in a thread of its own.
 
     Args:
-        config: of the source; checked.
+        config: configuration of the source; checked.
         context: the pipeline.
         on_finished: called with mode only, when every table is done.
 
     Attributes:
-        faults: by path, why a request of an operator's cannot be used.
+        faults: faults by path, why a request of an operator's cannot be used.
     """
 
     def __init__(self, config: Config, context: Context, on_finished: Callable[[], object]) -> None:
@@ -336,7 +336,7 @@ class Snapshotter:
         self._tools.store.answered(path)
 
     def _command(self, title: str, more: str = "") -> str:
-        """What reads a table again."""
+        """The command that reads a table again."""
         whose = "" if self._source is None else f" --source {self._source}"
         return f"gaussdecode snapshot {self._config.path} --table {title!r}{whose}{more}"
 
@@ -494,7 +494,9 @@ class Snapshotter:
         if self._failed:
             titles = ", ".join(sorted(self._failed))
             text = f"snapshot.mode only: not all tables could be landed; failed: {titles}"
-            self._context.fail(ConfigError(f"{text}; the log says why, and how to try again"))
+            self._context.fail(
+                ConfigError(f"{text}; the log has the reason, and the command to try again")
+            )
         else:
             self._on_finished()
 
@@ -611,8 +613,8 @@ def _check_condition(task: TableTask) -> None:
     """
     if task.where is not None and not task.record["key"]:
         raise SourceRefusedError(
-            f"table {task.shape.table.title} has no key that changes show, so that rows chosen by a "
-            "condition would stand beside those that are there; land it without --where"
+            f"table {task.shape.table.title} has no key that changes show, so rows of a condition "
+            "would be duplicates of existing rows; run it without --where"
         )
 
 
@@ -622,7 +624,7 @@ def _may_pass(error: Exception) -> bool:
 
 
 def _has_changed(error: Exception) -> bool:
-    """Whether a table is not any more what it was."""
+    """Whether a table was changed or replaced."""
     return isinstance(error, TableChangedError) or getattr(error, "sqlstate", None) in _CHANGED
 
 

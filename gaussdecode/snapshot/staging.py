@@ -1,4 +1,4 @@
-"""Rows that were read for a target and are not in it yet, range by range.
+"""Store rows that were read for a target and are not in it yet, range by range.
 
 ::
 
@@ -40,12 +40,12 @@ Json = dict[str, Any]  # decoded JSON
 
 
 class Standing(NamedTuple):
-    """Where a view stands in the log of the landing.
+    """Position of a view in the log of the landing.
 
     Attributes:
         n: an entry, up to which all that landed is in the view.
-        epoch: of the position of that entry.
-        csn: of a view of GaussDB, see `held`.
+        epoch: epoch of the position of that entry.
+        csn: CSN of a view of GaussDB, see `held`.
     """
 
     n: int
@@ -58,14 +58,14 @@ class Cut:
     """How a table was cut into ranges; another token for each time that it is read from the start.
 
     Attributes:
-        token: in the names of its files.
+        token: token in the names of its files.
         title: ``schema.name``.
-        fingerprint: of its columns and files; the same as long as ranges fit together.
-        schema_id: of its rows.
-        pages: of each leaf, as it was then.
-        chunk_pages: of a range.
-        count: of ranges.
-        views: by position, where they stand in the log.
+        fingerprint: fingerprint of its columns and files; the same as long as ranges fit together.
+        schema_id: schema id of its rows.
+        pages: pages of each leaf, as it was then.
+        chunk_pages: pages of a range.
+        count: number of ranges.
+        views: views by position, where they stand in the log.
     """
 
     token: str
@@ -92,10 +92,10 @@ class Range(NamedTuple):
     """One that was read.
 
     Attributes:
-        lsn: of its view.
-        rows: in it.
-        bytes: of its file.
-        path: of it.
+        lsn: LSN of its view.
+        rows: rows in it.
+        bytes: bytes of its file.
+        path: path of it.
     """
 
     lsn: int
@@ -105,7 +105,7 @@ class Range(NamedTuple):
 
 
 class Staging:
-    """What is below ``<target>/load``.
+    """The directory ``<target>/load``.
 
     Args:
         root: that directory.
@@ -116,7 +116,7 @@ class Staging:
 
     @classmethod
     def begin(cls, target: Place, landing: Place) -> Self:
-        """Make it, or go on with what is there.
+        """Create the directory, or continue with the files in it.
 
         What was read for another landing goes: its views stand at entries of that one.
 
@@ -199,10 +199,10 @@ def write_rows(
     """Write rows into a file that has its name when it is whole and durable; gives their number.
 
     Args:
-        directory: where.
-        name: of the file, by the number of its rows; another file of that name holds the same.
-        schema: of the rows.
-        rows: of them.
+        directory: directory to write to.
+        name: name of the file, by the number of its rows; another file of that name holds the same.
+        schema: schema of the rows.
+        rows: rows of them.
 
     Raises:
         DiskError: it cannot be written.

@@ -1,10 +1,9 @@
-"""Which tables' changes land, and what a landing remembers of how it began.
+"""Decide which tables' changes land, and remember how a landing began.
 
-Asked by the collector for every table that the stream describes, and by snapshots. A table
-that is left out is written down in the ledger, durably, before the first of its changes is
-dropped; so it stays left out until an operator asks for it, and a log line, `status` and a
-metric say so. What is decided holds for one session: a table that is asked for lands from the
-next session on.
+The collector asks for every table that the stream describes; snapshots ask too. A table that is left out
+is durable in the ledger before the first of its changes is dropped. So it stays left out until an operator
+asks for it, and a log line, `status` and a metric show it. Decisions hold for one session: a table that is
+asked for lands from the next session on.
 """
 
 import threading
@@ -43,7 +42,7 @@ def note_beginning(
     Called before the first entry, and at every later start of a session.
 
     Args:
-        store: of the landing.
+        store: store of the landing.
         config: checked.
         list_tables: asks the source for OID by title of the published tables.
         is_new: nothing has landed yet.
@@ -75,9 +74,9 @@ class TableFilter:
     """Decides which tables' changes land, for one session.
 
     Args:
-        store: of the landing.
+        store: store of the landing.
         config: checked.
-        ledger: what is known of each table.
+        ledger: known state of each table.
     """
 
     def __init__(self, store: SnapshotStore, config: Config, ledger: Mapping[str, Json]) -> None:

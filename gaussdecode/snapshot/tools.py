@@ -1,6 +1,6 @@
-"""Tools of both ways of taking a snapshot: views, readers, holds, and the end of it.
+"""Views, readers, holds and the last step, for both ways of taking a snapshot.
 
-Knows the source and the landing; does not know which tables are wanted, nor why.
+Knows the source and the landing. Other modules decide which tables are wanted.
 """
 
 import contextlib
@@ -50,9 +50,9 @@ class Tools:
         config: the same.
         context: the same.
         should_stop: the same.
-        progress: by table.
-        total: of what has been read.
-        attempts: by table, how often it could not be taken; forgotten when it has landed.
+        progress: progress by table.
+        total: total of what has been read.
+        attempts: attempts by table, how often it could not be taken; forgotten when it has landed.
         chunk_pages: size of a chunk.
     """
 
@@ -82,7 +82,7 @@ class Tools:
 
     @property
     def store(self) -> SnapshotStore:
-        """What is kept until entries are committed."""
+        """Stored files of unfinished snapshots."""
         return self.context.snapshots
 
     @property
@@ -136,7 +136,7 @@ class Tools:
         except SourceError as error:
             if error.sqlstate == CANCELLED:
                 text = f"transactions on the server ran longer than {seconds:.0f} seconds"
-                raise HoldLostError(f"{text}; it is tried again") from error
+                raise HoldLostError(f"{text}; the snapshot tries again") from error
             raise SourceError(error.reason, error.sqlstate) from error
 
     def task(self, reader: TableReader, item: Wanted) -> TableTask:
@@ -144,7 +144,7 @@ class Tools:
         return look_up(self.config, self._catalog, reader, item, self.source)
 
     def output(self, item: Wanted, task: TableTask, view: View, since_n: int) -> Output:
-        """Where the rows of a table go, at the position of a view; see `Output`."""
+        """Output for the rows of a table, at the position of a view; see `Output`."""
         stamp = Stamp(int(view.lsn), view.through_csn, dt.datetime.now(dt.UTC), task.source)
         return Output(item, task, stamp, self.log, self.config.landing, since_n)
 
@@ -162,7 +162,7 @@ class Tools:
         """Hold entries up and take a view after all that is committed.
 
         Args:
-            columns: by directory, what is to be seen of the changes of these tables.
+            columns: columns by directory, what is to be seen of the changes of these tables.
         """
         gate, settings = self.context.gate, self.config.snapshot
         # The transactions that run now are waited for here, where nobody waits for us.
@@ -178,7 +178,7 @@ class Tools:
                 with self._said_to_wait():
                     view.find_position(hold.boundary, shown, reach)
                 if view.lsn < hold.boundary:
-                    raise HoldLostError("the server's view is before what is committed")
+                    raise HoldLostError("the server's view is before the committed position")
                 self.store.reach(SnapshotStep.SNAPSHOT_HELD)
                 yield hold, view
         finally:
@@ -191,13 +191,13 @@ class Tools:
         outputs: Sequence[Output],
         noted: Mapping[str, object] | None = None,
     ) -> None:
-        """Make one entry of what was read; in the collector's thread, which commits.
+        """Commit one entry with the rows that were read; in the collector's thread.
 
         Args:
-            hold: of the tables.
-            view: that they were read in.
-            outputs: of each.
-            noted: what the ledger is to say of them, beside that they are done.
+            hold: hold of the tables.
+            view: view that they were read in.
+            outputs: outputs of each.
+            noted: records for the ledger, besides that the tables are done.
         """
         view.confirm(functools.partial(self.context.gate.shown, hold))
         files = [file for output in outputs for file in output.finish(self.epoch)]
@@ -223,7 +223,7 @@ class Tools:
         store.reach(SnapshotStep.SNAPSHOT_ANSWERED)
 
     def note_done(self, entry: CommitEntry, noted: Mapping[str, object] | None = None) -> None:
-        """Remember what an entry holds, and that nobody need read it again."""
+        """Record that the tables of an entry are done."""
         said = entry.extra["snapshot"]
         ledger = self.store.ledger()
         found: dict[str, Json] = {}
@@ -250,9 +250,9 @@ def look_up(
     """Look a table up, in the transaction of the reader; its rows land as the stream's do.
 
     Args:
-        config: of the source.
-        catalog: likewise.
-        reader: likewise.
+        config: configuration of the source.
+        catalog: catalogue lookups, in the same transaction.
+        reader: reader of the table.
         item: the table.
         source: its name, where there are several.
     """

@@ -1,1 +1,1 @@
-"""First stage: the only code that opens a database socket."""
+"""First stage: receive the stream; the only code that opens a database socket."""

@@ -1,4 +1,4 @@
-"""Where a server is, and what proves who we are."""
+"""The address of a server, and the credentials for it."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ class SourceAddress:
 
     @property
     def secret(self) -> str | None:
-        """What must never be shown."""
+        """Values that must never be shown."""
         return self.password or parameters_of(self.conninfo).get("password")
 
 

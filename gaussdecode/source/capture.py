@@ -1,4 +1,4 @@
-"""Capture files: the raw stream of a slot, recorded, to be landed or looked at later.
+"""Write and read capture files: the raw stream of a slot, recorded for a later landing.
 
     offset  bytes
     0       8      magic "GDCAPT01"
@@ -57,19 +57,19 @@ class Style:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CaptureHeader:
-    """What was recorded.
+    """The source of a recording.
 
     Attributes:
-        identity: of the stream.
+        identity: identity of the stream.
         server_version: such as 150018.
-        timeline: of the server.
-        encoding: of the database.
-        start_lsn: where the stream began.
-        options: of the plug-in.
+        timeline: timeline of the server.
+        encoding: encoding of the database.
+        start_lsn: start of the stream.
+        options: options of the plug-in.
         created_time: seconds since 1970.
-        style: of a GaussDB stream; None for pgoutput.
-        stream_encoding: of names and values in the frames of pgoutput.
-        formats: by type, how its values are sent in binary; None where they are text.
+        style: style of a GaussDB stream; None for pgoutput.
+        stream_encoding: encoding of names and values in the frames of pgoutput.
+        formats: formats by type, how its values are sent in binary; None where they are text.
     """
 
     identity: SourceIdentity
@@ -117,7 +117,7 @@ class Capture:
     """A capture file, mapped.
 
     Attributes:
-        header: what it holds.
+        header: header of the capture.
         frames: all frames with their sizes.
         frame_count: how many.
     """
@@ -164,7 +164,7 @@ class Capture:
             at += size
 
     def close(self) -> None:
-        """Unmap the file; nothing may look at `frames` any more."""
+        """Unmap the file; `frames` must not be used afterwards."""
         self.frames.release()
         if self._map is not None:
             self._map.close()
@@ -200,7 +200,7 @@ class CaptureWriter:
 
     Args:
         path: must not exist.
-        header: what will be recorded.
+        header: header of the capture.
 
     Raises:
         ConfigError: the file exists or cannot be made.
@@ -273,8 +273,8 @@ class Limits:
     """When to stop recording; None for no limit.
 
     Attributes:
-        frame_bytes: of the frames.
-        seconds: of recording.
+        frame_bytes: bytes of the frames.
+        seconds: seconds of recording.
         lsn: everything that was committed up to here is recorded.
     """
 
@@ -295,7 +295,7 @@ def record_frames(
     Args:
         frames: gives those that are here, after waiting so many seconds at most.
         add: writes one; gives the position up to which every commit has been written.
-        writer: that they go to.
+        writer: writer that they go to.
         limits: when to stop; whichever comes first.
         should_stop: asked several times a second.
     """

@@ -1,4 +1,4 @@
-"""A capture file as a source of the reader."""
+"""Read a capture file as a source."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ class CaptureSource:
     """A capture file.
 
     Args:
-        settings: of the reader.
+        settings: settings of the reader.
         say: tells what is worth a line.
     """
 

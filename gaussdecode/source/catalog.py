@@ -1,4 +1,4 @@
-"""A table as the catalogue of either product has it."""
+"""Describe a table as the catalogue of either product has it."""
 
 import dataclasses
 from typing import Self
@@ -11,15 +11,15 @@ class CatalogColumn:
     """One column, as the catalogue has it now.
 
     Attributes:
-        name: of the column.
+        name: name of the column.
         number: attnum.
         is_toastable: its values may be stored out of line, and then not be sent.
         type_text: the type with its modifier, ``numeric(10,2)``.
         is_not_null: declared so.
         is_generated: stored generated.
         key_position: place in the primary key from 0, or None.
-        type_oid: of the type; 0 where nobody asked.
-        type_modifier: of the column, -1 for none.
+        type_oid: type OID of the type; 0 where nobody asked.
+        type_modifier: type modifier of the column, -1 for none.
         constant: text of the value that rows from before the column was added have in it; None for NULL,
             and where nobody knows.
     """
@@ -43,12 +43,12 @@ class CatalogTable:
     Attributes:
         oid: pg_class.oid.
         schema: name.
-        name: of the table.
+        name: name of the table.
         kind: pg_class.relkind.
         identity: pg_class.relreplident.
-        columns: by number.
+        columns: columns by number.
         identity_index: columns of the index under REPLICA IDENTITY USING INDEX, where known.
-        reading: what it tells of the numbers of columns; None where nothing.
+        reading: facts about the numbers of columns; None without any.
     """
 
     oid: int
@@ -62,7 +62,7 @@ class CatalogTable:
 
     @classmethod
     def missing(cls, schema: str, name: str) -> Self:
-        """What stands for a table that is not there any more; its OID is 0."""
+        """The record of a table that no longer exists; its OID is 0."""
         return cls(0, schema, name, "", "", ())
 
     @property

@@ -1,6 +1,6 @@
-"""Publications and white list compared: what is sent and dropped, and what is wanted and not sent.
+"""Compare publications with the white list: tables that are sent and dropped, or wanted and not sent.
 
-Both have to name a table for it to land. A difference may be meant; it must never go unsaid.
+A table lands only if both name it. A difference may be intended, but it is always reported.
 """
 
 import dataclasses
@@ -20,15 +20,15 @@ UNSENT: Final = (
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Coverage:
-    """What only one of the two has.
+    """The tables that only the publications or only the white list has.
 
     Attributes:
         unlisted: some published tables that are not on the list, and how many there are.
-        unlisted_count: of all of them.
+        unlisted_count: number of all unlisted tables.
         unpublished: some items of the list that no published table matches.
-        unpublished_count: of all of them.
+        unpublished_count: number of all unpublished items.
         unsent: some wanted tables that the server never sends, because they are stored by column.
-        unsent_count: of all of them.
+        unsent_count: number of all unsent tables.
     """
 
     unlisted: tuple[str, ...] = ()
@@ -54,7 +54,7 @@ def compare(items: Sequence[tuple[str, str]], published: Iterable[tuple[str, str
     """Compare.
 
     Args:
-        items: of the white list, pairs of schema and table; none lists everything.
+        items: items of the white list, pairs of schema and table; none lists everything.
         published: schema and name of every table that is sent.
     """
     if not items:

@@ -1,4 +1,4 @@
-"""Which server's rows are read: makes the exporter that fits the kind of source."""
+"""Make the exporter that fits the kind of source."""
 
 from gaussdecode.settings.rules import SourceKind
 from gaussdecode.settings.sections import Config
@@ -12,8 +12,8 @@ def exporter_of(config: Config, address: SourceAddress | None = None) -> Exporte
     """Make the one that fits the kind of source.
 
     Args:
-        config: of the source.
-        address: of its server; None for what `config` says, with its password file.
+        config: configuration of the source.
+        address: address of its server; None for what `config` says, with its password file.
 
     Raises:
         ConfigError: the password file cannot be used.

@@ -1,7 +1,7 @@
-"""Has the slot left a gap after the log, and which positions does it span?
+"""Detect a gap between the log and the slot, and give its positions.
 
-Pure, like `start`: given what the log and the server say. Only a server that is the log's
-own can tell of a gap; a wrong `dsn` is a mistake in the configuration and no loss.
+Pure, like `start`: given the states of the log and of the server. Only the server that the log belongs to can
+show a gap; a wrong `dsn` is a mistake in the configuration and no loss.
 """
 
 from gaussdecode.model.gap import Gap, GapReason
@@ -14,8 +14,8 @@ def find_gap(log: LandingPosition, server: ServerState) -> Gap | None:
     """Compare the log with its slot.
 
     Args:
-        log: of the landing.
-        server: from `slot.read_server`, for the log's slot.
+        log: log of the landing.
+        server: server from `slot.read_server`, for the log's slot.
 
     Returns:
         What is missing, or None when nothing is, or when the server is another.

@@ -1,4 +1,4 @@
-"""The interface of a source: all that the reader asks of every kind."""
+"""The interface of a source: the calls that the reader makes for every kind."""
 
 from typing import Any, Protocol
 
@@ -13,18 +13,18 @@ Record = dict[str, Any]  # Any: JSON
 
 
 class Log(Protocol):
-    """Says what is worth a line; `ipc.process.Reports.log` does."""
+    """Writes an event to the log, as `ipc.process.Reports.log` does."""
 
     def __call__(self, event: str, **fields: Any) -> None:  # Any: JSON
         """Send an event."""
 
 
 class Source(Protocol):
-    """Where the stream comes from."""
+    """A source of the stream."""
 
     @property
     def facts(self) -> Record:
-        """What main is told.
+        """Facts about the server, for main.
 
         ``identity`` (fields of `SourceIdentity`), ``start_lsn`` and ``timeline`` (numbers),
         ``log_lsn`` (the log's position as the server's history has it, or None),

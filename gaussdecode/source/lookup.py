@@ -1,4 +1,4 @@
-"""Lookups in the catalogue of a source, whatever kind it is."""
+"""The interface of catalogue lookups, for every kind of source."""
 
 from typing import TYPE_CHECKING, Protocol
 
@@ -24,7 +24,7 @@ class Lookup(Protocol):
         """How often it could not be read."""
 
     def look_up(self, relation: Relation) -> CatalogTable | None:
-        """The table as it is now, `CatalogTable.missing` where there is none; None where nobody can tell.
+        """The table as it is now; `CatalogTable.missing` if there is none; None if the catalogue cannot answer.
 
         Raises:
             SourceError: it cannot be read, and a schema without it would be wrong.
@@ -50,7 +50,7 @@ def lookup_of(config: Config) -> Lookup:
 
 
 def area_of(config: Config) -> "Area | None":
-    """What reads a stretch of the WAL once more; None where nothing does.
+    """The reader of one stretch of WAL; None where there is none.
 
     Raises:
         ConfigError: the password file cannot be used.

@@ -1,19 +1,18 @@
-"""Session settings on which correctness hangs: each is pinned on every connection.
+"""Pin the session settings that correctness depends on, on every connection.
 
-What a role or a database is given by ``ALTER ROLE ... SET`` and ``ALTER DATABASE ... SET`` would
-else change what values look like, which rows are read, whether a warning arrives, or when a
-command is given up. One table says which setting, to what, and why.
+``ALTER ROLE ... SET`` and ``ALTER DATABASE ... SET`` could otherwise change the text of values, the rows that are
+read, whether a warning arrives, or when a command is given up. One table has each setting, its value and the
+reason.
 
-PostgreSQL is told most of them when the connection is made, after the operator's own
-``options``, so that ours win; those that older versions do not know, and would refuse, follow
-as statements. GaussDB prints values in the stream by the settings of database and role, whatever
-a session asks for, and the rows of snapshots must look alike: so on its ordinary connections
-only those are pinned that change no value's text. Its stream's connection is told the rest too,
-which serial decoding heeds.
+PostgreSQL gets most of them when the connection is made, after the operator's own ``options``, so that ours win.
+Settings that older versions would refuse follow as statements. GaussDB prints values in the stream by the
+settings of database and role, whatever a session asks for, and the rows of snapshots must look alike. So
+ordinary connections to it pin only settings that change no value's text. Its stream connection gets the rest
+too, which serial decoding uses.
 
-Not pinned is ``lc_monetary``: how many digits of a stored ``money`` are after the point hangs on
-it, so that another one would print another amount. Neither are settings that only a superuser
-may choose: a role that may not is refused the whole connection.
+``lc_monetary`` is not pinned: it decides how many digits of a stored ``money`` are after the point, so another
+value would print another amount. Settings that only a superuser may choose are not pinned either: other roles
+would be refused the whole connection.
 """
 
 import dataclasses
@@ -23,7 +22,7 @@ from typing import Final
 
 
 class Use(enum.Flag):
-    """Which connections a setting is for."""
+    """The kind of connection that a setting is for."""
 
     POSTGRESQL = enum.auto()
     GAUSSDB_SQL = enum.auto()
@@ -36,9 +35,9 @@ class Setting:
     """One setting.
 
     Attributes:
-        name: as the server spells it.
+        name: name as the server spells it.
         value: pinned.
-        why: what would go wrong under another value.
+        why: problem under another value.
         use: connections that it is pinned on.
         since: first version of PostgreSQL that knows it; 0 for all that are supported.
     """
@@ -90,7 +89,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
 
 
 HEAR_WARNINGS: Final = "SET client_min_messages = warning"
-"""What the stream's connection of GaussDB is told as well, since its sender sets it anew."""
+"""Settings that GaussDB's stream connection gets as well, because its sender sets them anew."""
 
 
 _REPORTED: Final = frozenset({"DateStyle", "IntervalStyle", "TimeZone"})
@@ -107,7 +106,7 @@ REPORTED: Final = {of.name: of.value for of in SETTINGS if of.name in _REPORTED}
 
 
 def later_statements(version: int) -> list[str]:
-    """What a PostgreSQL of this version must be told on the open connection."""
+    """Statements for an open connection to this version of PostgreSQL."""
     pinned = [of for of in SETTINGS if Use.POSTGRESQL in of.use and 0 < of.since <= version]
     return [f"SET {of.name} = '{of.value}'" for of in pinned]
 

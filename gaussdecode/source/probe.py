@@ -1,4 +1,4 @@
-"""Views of our slot while another connection streams from it; each product has a probe."""
+"""Describe our slot while another connection streams from it; each product has a probe."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -11,33 +11,33 @@ _WORSE: Final = 1.5  # arbitrary
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SlotView:
-    """One look at the slot; None is what the server does not tell.
+    """One reading of the slot; a value that the server does not report is None.
 
     Attributes:
         wal_end: end of the server's WAL.
         retained_bytes: WAL between the slot's restart position and the end; None when the
             slot is gone or lost.
-        confirmed_lsn: as the server has it.
+        confirmed_lsn: confirmed position on the server.
         wal_status: ``reserved``, ``extended``, ``unreserved``, ``lost``; None without a slot.
         safe_bytes: WAL that may still be written before the slot can be lost; None without
             a limit.
         is_active: somebody streams.
-        wait_event_type: of the server's sending process.
-        wait_event: likewise; None while it computes.
+        wait_event_type: wait event type of the server's sending process.
+        wait_event: event that this process waits for; None while it computes.
         sender_state: ``catchup`` or ``streaming``.
         sent_lsn: how far it has sent.
         spilled_bytes: written to the server's disk while decoding, since its statistics began.
-        spilled_transactions: likewise.
+        spilled_transactions: transactions that the server spilled to disk.
         decoded_bytes: sent to the plug-in, likewise.
-        read_queues: of the server's own parallel decoding, items that wait for each decoder;
+        read_queues: read queues of the server's own parallel decoding, items that wait for each decoder;
             empty where it does not decode in parallel or does not tell.
-        decode_queues: likewise, items that wait for its sender.
+        decode_queues: the same for the queues of its sender.
         catalog_xmin_age: transactions since the oldest whose catalogue rows the slot keeps; None
             without a slot, and on GaussDB, whose transaction numbers have 64 bits.
         frozen_age: transactions since the oldest that any database of the server has not frozen.
         transaction_seconds: age of the oldest transaction that has written; None for none, and
             where the role may not see it.
-        prepared_seconds: likewise, of the oldest prepared one.
+        prepared_seconds: age of the oldest prepared one.
         is_standby: the server recovers; None where it was not asked.
         source: name of the source that was looked at, where there are several.
     """
@@ -66,7 +66,7 @@ class SlotView:
 
     @property
     def held_by(self) -> str | None:
-        """What keeps the server from removing WAL of the slot; None where it is not known.
+        """The reason why the server keeps WAL of the slot; None where it is not known.
 
         ``landing``: what is not yet confirmed is most of it. Else ``prepared`` or ``transaction``,
         the older one, or ``checkpoint``: the server's next record of running transactions lets go.
@@ -99,7 +99,7 @@ class WorstProbe:
     one is shown only when it is worse by half: what is extrapolated is of one slot.
 
     Args:
-        probes: by source.
+        probes: probes by source.
     """
 
     def __init__(self, probes: Mapping[str, "SlotProbe"]) -> None:

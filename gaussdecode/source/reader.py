@@ -1,10 +1,9 @@
-"""The reader's process: ``python -m gaussdecode.source.reader``, started by the daemon.
+"""Run the reader's process: ``python -m gaussdecode.source.reader``, started by the daemon.
 
-Given, as one line of settings on standard input (see `settings.ReaderSettings`), where the
-stream comes from and the descriptors of its rings and of the control block. Promises: the
-stream is started only where the log and the server belong together and main has said go;
-everything received whole reaches the rings, however it ends; end entries follow; the last
-status confirms what main has landed. Imports no pyarrow.
+It gets one line of settings on standard input (see `settings.ReaderSettings`): the source, and the descriptors
+of its rings and of the control block. It starts the stream only where the log and the server belong
+together and main has said go. Every message that was received whole reaches the rings, however the stream
+ends; end entries follow; the last status confirms what main has landed. Imports no pyarrow.
 
 Reports, in this order:
 
@@ -53,15 +52,15 @@ _KINDS: Final[Mapping[SourceKind, str]] = {
     SourceKind.GAUSSDB: "gaussdecode.source.gaussdb.source:GaussSource",
     SourceKind.CAPTURE: "gaussdecode.source.capturesource:CaptureSource",
 }
-"""Where each kind of source is; only the one that is read is imported."""
+"""Module of each kind of source; only the one in use is imported."""
 
 
 class Reader:
     """Runs one stream from its source into the rings.
 
     Args:
-        record: of the settings, and what the daemon has added.
-        reports: to main.
+        record: record of the settings, and what the daemon has added.
+        reports: reports to main.
     """
 
     def __init__(self, record: Record, reports: Reports) -> None:
@@ -95,7 +94,7 @@ class Reader:
         if error is not None:
             self._reports.error(error)
         if isinstance(error, ChildError) or receiver.finish() is End.DECODER:
-            self._leave(error or ChildError("a queue's reader is gone"))
+            self._leave(error or ChildError("the reader of a queue has ended"))
         if error is not None:
             self._leave(error)
         source.end()
@@ -146,7 +145,7 @@ class Reader:
         if end is End.STOP:
             return None
         if end is End.DECODER:
-            return ChildError("a decoder is gone: its queue has no reader any more")
+            return ChildError("a decoder has ended: its queue has no reader any more")
         receiver.disconnect()
         if end is End.SILENT:
             seconds = self._settings.receiver_timeout

@@ -1,7 +1,7 @@
-"""Relations on their way to the decoders: the white list, and the record of the raw batch.
+"""Send relations to the decoders: apply the white list, and write the record of the raw batch.
 
-What describes a relation is each server's own: a message of pgoutput, or the shape of a row. The
-record's layout stands in ``wire/_layout.pxd``.
+Each server describes relations in its own way: by a message of pgoutput, or by the shape of a row. The
+record's layout is in ``wire/_layout.pxd``.
 """
 
 import json
@@ -24,7 +24,7 @@ _ALL: Final = "*"
 
 
 class WhiteList:
-    """Which tables are wanted.
+    """The list of wanted tables.
 
     Args:
         items: pairs of schema and table; ``*`` stands for all. None lists everything.
@@ -57,11 +57,11 @@ def relation_record(
     """Build RawRelation, PlanColumn[], SentNode[] and the definition, padded.
 
     Args:
-        relation: as described.
-        encoding: of the values that follow.
+        relation: relation as described.
+        encoding: encoding of the values that follow.
         is_unread: its rows are stepped over.
         is_streamed: a transaction told it that has not committed.
-        formats: by type, how its values are sent in binary; None where they are text.
+        formats: formats by type, how its values are sent in binary; None where they are text.
     """
     definition = json.dumps(relation.to_record(), separators=(",", ":")).encode()
     types = () if formats is None else dict.fromkeys(each.type_oid for each in relation.columns)

@@ -1,4 +1,4 @@
-"""Settings of the reader's process, which are told to it as JSON of one line."""
+"""Settings of the reader's process, which it gets as one line of JSON."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -12,15 +12,15 @@ from gaussdecode.source.slot import LandingPosition
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ReaderSettings:
-    """All that ``gaussdecode.source.reader`` is told of a configuration.
+    """The part of the configuration that ``gaussdecode.source.reader`` gets.
 
     The daemon adds ``ring_fds`` (producer's ends: raw rings, or the one decoded ring with one
     decoder), ``control_fd`` and ``decoder_count`` to the record.
 
     Attributes:
-        kind: of the source.
-        address: of the server; an empty one of a capture.
-        file: of a capture.
+        kind: kind of the source.
+        address: address of the server; an empty one of a capture.
+        file: file of a capture.
         slot: name.
         publications: names.
         messages: logical messages too.
@@ -30,15 +30,15 @@ class ReaderSettings:
         unread: OIDs of tables whose rows are stepped over.
         left_out: their titles.
         receiver_timeout: seconds of silence.
-        desc_directory: where descriptions of tables go above ``desc-memory-limit``.
+        desc_directory: directory for descriptions of tables above ``desc-memory-limit``.
         config_name: file of the configuration, for messages.
-        ha_port: of GaussDB's replication, or None.
-        plugin: of GaussDB's slot.
+        ha_port: ha port of GaussDB's replication, or None.
+        plugin: plugin of GaussDB's slot.
         decoding: options.
         max_message_bytes: longest message that GaussDB may send.
         max_row_bytes: largest row that is decoded.
         defers_large_rows: one of a prepared transaction is its table's trouble when that commits.
-        log: of the landing; None for one yet to begin.
+        log: log of the landing; None for one yet to begin.
     """
 
     kind: SourceKind

@@ -1,4 +1,4 @@
-"""Slots and servers in words that both products share, and what a landing tells of itself."""
+"""Describe slots and servers in terms that both products share, and the state of a landing."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -7,31 +7,30 @@ from typing import Any, Final, Self
 from gaussdecode.model.lsn import Lsn
 
 PLUGIN: Final = "pgoutput"
-"""Of PostgreSQL; it comes with the server."""
+"""PostgreSQL's own plug-in."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SlotState:
-    """One row of pg_replication_slots; what the version does not have is None.
+    """One row of pg_replication_slots; columns that the version does not have are None.
 
     Attributes:
-        name: of the slot.
+        name: name of the slot.
         plugin: output plug-in; None for a physical slot.
         slot_type: ``logical`` or ``physical``.
         database: name; None for a physical slot.
         is_temporary: it goes with its session.
         is_active: somebody streams from it.
-        active_pid: who.
+        active_pid: process id of the reader.
         restart_lsn: oldest WAL it holds; None when lost.
-        confirmed_flush_lsn: what was confirmed.
+        confirmed_flush_lsn: confirmed position.
         wal_status: ``reserved``, ``extended``, ``unreserved`` or ``lost``.
         safe_wal_size: bytes until it may be lost; None without a limit.
         is_two_phase: prepared transactions are sent at PREPARE.
         invalidation_reason: why it cannot be used any more, from 17 on; from 16 the text
             ``conflict``.
         is_failover: it is kept on standbys, from 17 on.
-        confirmed_csn: of a GaussDB's slot in the order of CSNs, up to which was confirmed; None of
-            any other slot.
+        confirmed_csn: confirmed CSN of a GaussDB slot in CSN order; None for any other slot.
     """
 
     name: str
@@ -53,10 +52,10 @@ class SlotState:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Place:
-    """Which database of which server is read.
+    """The server and database of a source.
 
     Attributes:
-        system_identifier: of the cluster.
+        system_identifier: system identifier of the cluster.
         database: name.
         node: name of the node in a distributed GaussDB; empty where it is not known.
     """
@@ -74,19 +73,19 @@ class Place:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ServerState:
-    """What there is to know before a stream is started.
+    """The state of the server before a stream is started.
 
     Attributes:
         version: such as 150018.
-        system_identifier: of the cluster.
-        timeline: of the server.
+        system_identifier: system identifier of the cluster.
+        timeline: timeline of the server.
         wal_end: end of its WAL.
         database: we are connected to.
         slot: the row, or None when there is no such slot.
         sender_timeout_ms: ``wal_sender_timeout``; 0 for none.
-        encoding: of the database.
+        encoding: encoding of the database.
         missing_publications: configured, but not there.
-        switch_points: where each earlier timeline ended.
+        switch_points: end of each earlier timeline.
         is_standby: it recovers; its WAL ends where its replay is.
         instance: tells it from every other server, and from itself before its last start; empty
             where that is not known.
@@ -109,17 +108,17 @@ class ServerState:
 
     @property
     def place(self) -> Place:
-        """Which database it is."""
+        """The database."""
         return Place(self.system_identifier, self.database, self.node)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LandingPosition:
-    """What the commit log says it belongs to, and how far it is.
+    """The source and position of the commit log.
 
     Attributes:
-        system_identifier: of the cluster.
-        timeline: of the last entry; 0 when it has none.
+        system_identifier: system identifier of the cluster.
+        timeline: timeline of the last entry; 0 when it has none.
         database: name.
         slot: name.
         plugin: output plug-in.
@@ -127,7 +126,7 @@ class LandingPosition:
         landed_lsn: nothing that ends beyond it has landed: the position moves on where there is
             nothing to land, and in the order of CSNs stands before some that landed. None for the position
             itself.
-        instance: of the server that this process has read it from; empty for none.
+        instance: instance of the server that this process has read it from; empty for none.
     """
 
     system_identifier: str

@@ -1,4 +1,4 @@
-"""Errors of the server by SQLSTATE: what each means to the operator, and whether to try again.
+"""Classify errors of the server by SQLSTATE: what each means, and whether to try again.
 
 One table, by SQLSTATE and by the phase in which it came: the same code means a missing
 slot when the stream is started and a missing publication once it runs. A code that is not
@@ -16,7 +16,7 @@ from gaussdecode.errors import SourceError, SourceRefusedError
 
 
 class Phase(enum.Enum):
-    """What was going on."""
+    """The phase in which an error came."""
 
     CONNECT = "connecting"
     COMMAND = "asking the server"
@@ -67,7 +67,7 @@ TABLE: Final[Mapping[tuple[Phase | None, str], Verdict]] = {
     (None, "42501"): _refuse(
         "the role lacks a privilege: LOGIN and REPLICATION for the stream, SELECT for rows of tables"
     ),
-    (None, "0A000"): _refuse("this server does not offer what is asked of it"),
+    (None, "0A000"): _refuse("this server does not support the request"),
     (None, "22023"): _refuse("the server refuses an option; see `gaussdecode check`"),
     (None, "42601"): _refuse("the server does not understand the command; see `gaussdecode check`"),
     (None, "42710"): _refuse("a slot of this name exists already"),
@@ -100,7 +100,7 @@ TABLE: Final[Mapping[tuple[Phase | None, str], Verdict]] = {
     (Phase.STREAM, "0A000"): _UNDECODABLE,
     (Phase.START, "XX000"): _refuse("the server refuses an option; see `gaussdecode check`"),
     (Phase.STREAM, "XX000"): _retry(
-        "the server failed inside; when it comes again at the same position, see the server's log"
+        "the server had an internal error; if it repeats at the same position, see the server's log"
     ),
 }
 
@@ -146,7 +146,7 @@ def error_of(phase: Phase, message: str, sqlstate: str | None, secret: str | Non
     """Make the exception for an error of the server or of libpq.
 
     Args:
-        phase: what was going on.
+        phase: phase in which it came.
         message: the text that came; may span lines, and repeat parts of the dsn.
         sqlstate: the code, or None; in a text of libpq's it is looked for.
         secret: the password, to be cut out of the text.

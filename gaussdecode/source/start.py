@@ -1,10 +1,11 @@
-"""May a stream be started, and where: the log and the server must belong together.
+"""Decide whether a stream may start, and where: the log and the server must belong together.
 
-Pure: `check_start` is given both states and asks nobody. Each rule is one function that
-gives a sentence when it is broken, with both values and what the operator can do. A slot
-that was dropped, made again, or read by somebody else means that changes are gone; then
-the daemon must not go on as if nothing had happened, and only an operator can say that a
-gap is accepted.
+Pure: `check_start` is given both states. Each rule is one function. When the rule is broken it gives a
+sentence with both values and with what the operator can do. A slot that was dropped, made again, or read by
+another client means lost changes. Then the daemon must not continue, and only an operator can accept the gap.
+
+After a failover the position goes back to the fork in a new epoch. If it stayed, transactions of the new
+timeline that end below it would be taken for resent ones.
 """
 
 import dataclasses
@@ -17,7 +18,7 @@ from gaussdecode.model.lsn import Lsn
 from gaussdecode.source.slot import PLUGIN, LandingPosition, Place, ServerState, SlotState
 
 TWO_PHASE_VERSION: Final = 150000
-"""Of the first server whose pgoutput sends transactions at their PREPARE."""
+"""First server version whose pgoutput sends transactions at their PREPARE."""
 
 _ADVICE_GAP: Final = (
     "changes in between are gone; accept the gap with `gaussdecode slot accept-gap`, or create a "
@@ -28,13 +29,13 @@ Rule = Callable[["Start"], str | None]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Start:
-    """What the rules look at.
+    """The input of the rules.
 
     Attributes:
-        log: of the landing; None for one that has no entry yet.
-        server: what it says.
-        name: of the configured slot.
-        plugins: that will do for this stream; empty when any does.
+        log: log of the landing; None for one that has no entry yet.
+        server: state of the server.
+        name: name of the configured slot.
+        plugins: plugins that will do for this stream; empty when any does.
         two_phase: prepared transactions are wanted at their PREPARE; None for as the slot has it.
     """
 
@@ -200,8 +201,8 @@ def _confirmed(start: Start) -> str | None:
     if start.log is None or confirmed is None or confirmed <= start.lsn:
         return None
     return (
-        f"slot {start.name!r} was confirmed up to {confirmed}, the log is at {start.lsn}: somebody else "
-        f"read the slot, it was made again, or the landing is an older copy; {_ADVICE_GAP}"
+        f"slot {start.name!r} was confirmed up to {confirmed}, but the log is at {start.lsn}: another "
+        f"client read the slot, it was made again, or the landing is an older copy; {_ADVICE_GAP}"
     )
 
 
@@ -255,8 +256,8 @@ def check_start(
     """Decide whether and where a stream may start.
 
     Args:
-        log: of the landing; None for one that has no entry yet.
-        server: from `read_server`.
+        log: log of the landing; None for one that has no entry yet.
+        server: server from `read_server`.
         slot: configured name.
         plugins: output plug-ins that will do; empty when any does.
         two_phase: see `Start`.
@@ -277,8 +278,8 @@ def check_start(
     if log is not None and start.lsn > server.wal_end:
         # After a crash it replays again from its last restart point.
         raise SourceError(
-            f"the server is a standby that has replayed up to {server.wal_end}, the log is at "
-            f"{start.lsn}; the stream begins when it has come so far"
+            f"the server is a standby that has replayed up to {server.wal_end}, but the log is at "
+            f"{start.lsn}; the stream begins when the standby is there"
         )
     confirmed = start.slot.confirmed_flush_lsn
     if confirmed is None:
@@ -294,8 +295,8 @@ def primary_problem(
     One that was promoted while this process read it is gone on with.
 
     Args:
-        server: what it says.
-        log: of the landing; None for one that has no entry yet.
+        server: state of the server.
+        log: log of the landing; None for one that has no entry yet.
         wants_standby: option standby-connection.
     """
     if server.is_standby or not wants_standby:
@@ -312,7 +313,7 @@ def same_place_problem(places: Mapping[str, Place]) -> str | None:
     """Say that two sources are one database, of which each row would land twice; None if none are.
 
     Args:
-        places: of the sources, by name.
+        places: places of the sources, by name.
     """
     for (first, place), (second, other) in itertools.combinations(sorted(places.items()), 2):
         if place.is_same(other):

@@ -1,8 +1,8 @@
-"""A stream read frame by frame in plain Python, for the commands that look at few.
+"""Read a stream frame by frame in plain Python, for commands that need few frames.
 
-The daemon has its own loops in C; feedback follows the same rules. Unless told to confirm,
-nothing is confirmed: the flushed position stays 0, which servers take as "no news". What
-differs between the servers, how bytes are read and how a status is spelled, is in their folders.
+The daemon has its own loops in C; feedback follows the same rules. Nothing is confirmed unless `confirm`
+is used: the flushed position stays 0, which servers ignore. The folders of the servers have the
+differences: how bytes are read and how a status is written.
 """
 
 import abc
@@ -22,7 +22,7 @@ class FrameStream(abc.ABC):
     """Frames of a connection that has started streaming.
 
     Args:
-        start_lsn: what was asked for.
+        start_lsn: requested start.
         sender_timeout_ms: silence of ours after which the server ends the stream.
         receiver_timeout_seconds: silence after which the connection is given up.
         is_asking: ask how far the server is, once a second.
@@ -55,7 +55,7 @@ class FrameStream(abc.ABC):
         """Take the frames that are here, waiting a while for the first.
 
         Args:
-            wait_seconds: at most so long; giving none is no error.
+            wait_seconds: maximum wait; giving none is no error.
 
         Yields:
             The payload of each CopyData message, keepalives included.

@@ -644,7 +644,7 @@ def test_transaction_that_is_larger_than_the_spool_waits(
     with pytest.raises(DiskStillFullError, match=r"landing.spool-bytes .* stopped while waiting"):
         _absorb(collector, (0, [*_LARGE]), (0, [*_LARGE]))
     text = (
-        "transaction 77, which commits at 0/500, needs more room than landing.spool-bytes (30000B) "
+        "transaction 77, which commits at 0/500, needs more space than landing.spool-bytes (30000B) "
         f"allows: {held:,} bytes of it are here, and more comes"
     )
     assert rounds == [text] * 3
@@ -661,7 +661,7 @@ def test_streamed_transactions_that_fill_the_spool_are_given_up(
     _absorb(collector, (0, [relation_mark(relation(1, "t"))]), (7, start))
     nine: list[Item] = [Mark(STREAM_START, 1, x=9), *_LARGE]
     eight: list[Item] = [Mark(STREAM_START, 1, x=8), *_LARGE]
-    with pytest.raises(SpoolFullError, match=r"open transactions .* transaction 8, of which 0"):
+    with pytest.raises(SpoolFullError, match=r"open transactions .* transaction 8, which has 0"):
         _absorb(collector, (9, nine), (8, eight))
 
 

@@ -310,7 +310,7 @@ def test_a_suspect_may_stop_everything(make: Make, is_inside: bool) -> None:
     with pytest.raises(SuspectError) as stopped:
         collector._commit_if(is_due=True)
     assert "transactions 77 from 0/50 to 0/90" in str(stopped.value)
-    assert "landing.on-suspect is stop: set record to go on" in str(stopped.value)
+    assert "landing.on-suspect is stop. Set record to continue" in str(stopped.value)
     assert [request.position.lsn for request in writer.requests] == [90]
     assert stopped.value.exit_status == EX_CONFIG
 

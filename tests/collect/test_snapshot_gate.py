@@ -140,7 +140,7 @@ def test_a_csn_that_never_comes_is_given_up(
     thread.start()
     attend_until(collector, found, 1)
     thread.join()
-    assert "no mark of CSNs came up to 7" in str(found[0])
+    assert "no CSN mark reached 7" in str(found[0])
 
 
 def test_abandoned_hold_is_lost(collector: Collector) -> None:

@@ -339,7 +339,7 @@ def test_source_that_does_not_answer_ends_the_session() -> None:
     session = _session()
     session._check_progress()
     session._grace_until = 0.0
-    with pytest.raises(SourceError, match="has not answered") as caught:
+    with pytest.raises(SourceError, match="did not answer") as caught:
         session._check_progress()
     assert caught.value.retryable
     session._close()

@@ -203,7 +203,7 @@ def test_from_a_server_to_tables(
     wait_shipped(second, store)
     first.start()
     assert first.wait() == os.EX_CONFIG
-    assert "another host has gone on with this landing" in first.log_tail()
+    assert "another host continues this landing" in first.log_tail()
     assert run("verify", "--mirror", str(second.config_path)).status == os.EX_OK
 
     landing, target = server.url(f"{place}/landing"), server.url(f"{place}/tables")

@@ -122,12 +122,13 @@ def test_full_disk_at_the_start_is_said(database_15: Database, make_daemon: Make
     daemon.environment[_POINTS] = "create:1+=ENOSPC"
     with daemon:
         daemon.wait_while_running(
-            lambda: "waits for room" in ((daemon.status() or {}).get("detail") or ""), "a full disk"
+            lambda: "waits for space" in ((daemon.status() or {}).get("detail") or ""),
+            "a full disk",
         )
         assert daemon.get("/livez")[0] == 200
         status, why = daemon.get("/readyz")
         assert status == 503
-        assert b"recovery waits for room" in why
+        assert b"recovery waits for space" in why
         values = daemon.get("/metrics")[1].decode().splitlines()
         (full,) = (line for line in values if line.startswith("gaussdecode_land_disk_full"))
         assert float(full.split()[-1]) == 1
@@ -365,7 +366,7 @@ def test_room_that_is_kept(database_15: Database, make_daemon: MakeDaemon) -> No
             with database.connect() as session:
                 _insert(session, 1, 20_000)
             daemon.wait_while_running(
-                lambda: "landing.min-free-bytes keeps" in daemon.get("/readyz")[1].decode(),
+                lambda: "but landing.min-free-bytes is" in daemon.get("/readyz")[1].decode(),
                 "it is said",
             )
             before = daemon.durable_lsn()

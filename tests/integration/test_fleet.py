@@ -80,7 +80,7 @@ def test_a_fleet_and_what_becomes_of_it(
         assert re.search(r"\d+% \d+% +\d+ MB +\d+ s", line)
     with page_over(files) as url, Chromium(tmp_path) as browser:
         browser.open(url, width=1280, height=900)
-        assert browser.evaluate("document.title").endswith("2 slots: 2 well")
+        assert browser.evaluate("document.title").endswith("2 slots: 2 ok")
         assert "at localhost" not in browser.evaluate("document.body.innerText")
 
         assert second.process is not None
@@ -96,7 +96,7 @@ def test_a_fleet_and_what_becomes_of_it(
 
         second.process.send_signal(signal.SIGCONT)
         wait_until(lambda: top()[0] == EX_OK, "it is well again")
-        wait_until(lambda: "2 slots: 2 well" in browser.evaluate(text), "the page says no more")
+        wait_until(lambda: "2 slots: 2 ok" in browser.evaluate(text), "the page says no more")
         assert "silent" not in browser.evaluate(text)
 
         assert second.stop() == 0

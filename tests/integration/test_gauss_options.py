@@ -318,7 +318,7 @@ def test_heartbeats_confirm_nothing(make_gauss: MakeGauss, tmp_path: Path) -> No
     [
         (V3_0_0, "include_originid", True, "openGauss has it from 5.0.0 on"),
         (None, "standby_connection", True, "walsender closed because of role is primary"),
-        (None, "enable_ddl_decoding", True, "the layout of DDL"),
+        (None, "enable_ddl_decoding", True, "the format of DDL"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_had_keeps_the_daemon_down(

@@ -149,7 +149,7 @@ def test_a_new_host_goes_on_where_the_store_is(
     assert "all is well" in result.out
     first.start()
     assert first.wait() == os.EX_CONFIG
-    assert "another host has gone on with this landing" in first.log_tail()
+    assert "another host continues this landing" in first.log_tail()
     oracle.check(copy_of(s3, bucket, tmp_path), database_15)
 
 

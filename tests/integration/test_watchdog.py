@@ -94,7 +94,7 @@ def test_server_that_does_not_answer_before_the_stream(
         session.execute("BEGIN; LOCK TABLE pg_catalog.pg_publication")
         daemon.start()
         daemon.wait_while_running(
-            lambda: "the source has not answered for" in daemon.log.read_text(), "it is noticed"
+            lambda: "the source did not answer for" in daemon.log.read_text(), "it is noticed"
         )
         session.execute("ROLLBACK")
     daemon.wait_for_state("streaming")

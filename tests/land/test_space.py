@@ -74,7 +74,7 @@ def test_wait_lasts_until_there_is_more(disk: types.SimpleNamespace) -> None:
     assert seen == [True, True]
     (reason,) = told
     assert reason == (
-        "write t: 1,073,741,824 bytes are free on its file system, landing.min-free-bytes keeps "
+        "write t: 1,073,741,824 bytes are free on its file system, but landing.min-free-bytes is "
         "1,073,750,016"
     )
     assert not space.is_waiting

@@ -106,7 +106,7 @@ def test_schemas_of_an_early_version_are_refused() -> None:
     log = CommitLog.open(
         files, identity, source="dn1", others={"dn2": identity}, order="csn", writer="w"
     )
-    with pytest.raises(LandingError, match="did not tell their columns apart"):
+    with pytest.raises(LandingError, match="did not keep the columns of the sources apart"):
         log.schemas_of("dn1")
 
 

@@ -770,7 +770,7 @@ def test_rows_that_were_not_collected_are_refused(bench: Bench) -> None:
     schema_id, _ = bench.intake.schemas.schema_id_for(A, COLUMNS)
     group = dataclasses.replace(row_group(A, schema_id, 10, range(3)), ops={"I": 4})
     bench.intake.write(group)
-    with pytest.raises(AccountError, match=r"public\.a: I 4 were collected, .* holds I 3"):
+    with pytest.raises(AccountError, match=r"public\.a: I 4 were collected, .* has I 3"):
         bench.land(10, range(2))
 
 

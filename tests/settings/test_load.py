@@ -201,7 +201,10 @@ def test_refuses_what_is_not_plain_yaml(tmp_path: Path, text: str, expected: str
         (("user=u", "user=u replication=true"), "source.dsn: must not set replication"),
         (("user=u", "user=u nonsense"), "source.dsn: is not a connection string"),
         (("user=u", "user=u password=hunter2"), "source.dsn: holds a password in a file that"),
-        (("[p]", "[p], password: hunter2"), "passwords do not stand here; use source.password-fi"),
+        (
+            ("[p]", "[p], password: hunter2"),
+            "passwords are not allowed here; use source.password-fi",
+        ),
         (("[p]", "[p, p]"), "source.publication: p, p names one thing twice"),
         (("[p]", "[p], retry-first: 2min"), "source.retry-first: above source.retry-max"),
         ((LANDING, f"{LANDING}\nmonitoring: {{listen: 0.0.0.0:1}}"), "reached from other machines"),
@@ -500,7 +503,7 @@ def test_a_mirror_is_read_with_its_defaults(tmp_path: Path) -> None:
         ("{url: gs://lake, region: eu-1}", "landing.mirror.region: has a use with s3:// only"),
         (
             "{url: s3://lake, secret: s3cret}",
-            "landing.mirror.secret: unknown key; passwords do not",
+            "landing.mirror.secret: unknown key; passwords are not",
         ),
         ("{url: s3://lake, confirms: local}", "landing.mirror.confirms: unknown key; did you mean"),
     ],

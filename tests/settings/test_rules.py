@@ -260,4 +260,4 @@ def test_before_the_server_is_known_only_the_impossible_is_refused() -> None:
     kind = SourceKind.GAUSSDB
     assert not dict(refusals({"include-user": True, "include-originid": True}, kind))
     refused = dict(refusals({"enable-ddl-decoding": True}, kind))["enable-ddl-decoding"]
-    assert refused.startswith("true is not possible on gaussdb: the layout of DDL")
+    assert refused.startswith("true is not possible on gaussdb: the format of DDL")

@@ -477,7 +477,7 @@ def test_changes_that_may_be_missing(make_run: MakeRun, kind: EntryKind) -> None
     run.server.before_view = lambda number: (
         run.log.commit(Draft(kind=kind)) if number == 1 else None
     )
-    with pytest.raises(TableChangedError, match="came after the first piece"):
+    with pytest.raises(TableChangedError, match="came after the first chunk"):
         run.in_chunks()
     assert run.landed() == []
 
@@ -513,7 +513,7 @@ def test_damaged_chunk(make_run: MakeRun) -> None:
             image.nodes[node] = file._replace(data=data, synced=data)
 
     run.server.before_view = damage
-    with pytest.raises(TableChangedError, match="not what was written"):
+    with pytest.raises(TableChangedError, match="was altered"):
         run.in_chunks()
     assert run.landed() == []
     assert run.hidden() == []
@@ -543,7 +543,7 @@ def test_view_before_what_is_committed(make_run: MakeRun, way: Callable[[Run], N
     run = make_run(Server([BEFORE, BEFORE, Sight(9, OLD), BEFORE]))
     if way is Run.at_once:
         run.server.taken = 1
-    with pytest.raises(HoldLostError, match="before what is committed"):
+    with pytest.raises(HoldLostError, match="before the committed position"):
         way(run)
     assert run.landed() == []
     way(run)
@@ -564,8 +564,12 @@ def test_position_that_does_not_hold(make_run: MakeRun, way: Callable[[Run], Non
 @pytest.mark.parametrize(
     ("server", "verify", "reason"),
     [
-        (Server([BEFORE], counts_more=1), "counts", "3 rows in a piece of which 2 rows came"),
-        (Server([BEFORE], hash=1), "checksums", r"hashtext\(\) is another one"),
+        (
+            Server([BEFORE], counts_more=1),
+            "counts",
+            "the server reports 3 rows, but 2 rows arrived",
+        ),
+        (Server([BEFORE], hash=1), "checksums", r"hashtext\(\) differs"),
     ],
     ids=["counts", "hash"],
 )
@@ -729,7 +733,7 @@ def test_error_of_a_job_is_the_callers() -> None:
 
     jobs = [
         lambda: None,
-        lambda: fail(HoldLostError("reading was broken off")),
+        lambda: fail(HoldLostError("reading was stopped")),
         lambda: fail(DiskError("fsync: Input/output error")),
     ]
     with pytest.raises(DiskError):

@@ -92,7 +92,7 @@ class _Run:
         RuntimeError("a value of a row"),
         pa.ArrowInvalid("a value of a row"),
         WireError("rows that end early", 3),
-        SequenceError("a command was to copy and did not"),
+        SequenceError("a COPY command did not start a copy"),
         ConfigError("no such thing"),
     ],
     ids=lambda error: type(error).__name__,
@@ -238,9 +238,9 @@ def test_table_that_was_asked_for_is_tried_again(
         (b"", "Expecting value"),
         (b'{"table": "public.bad"', "Expecting"),
         (b"[1]", "not a JSON object"),
-        (b'{"tables":"public.bad"}', "asks for nothing that is known"),
-        (b'{"table":7}', "asks for nothing that is known"),
-        (b'{"table":"public.bad","where":7}', "asks for nothing that is known"),
+        (b'{"tables":"public.bad"}', "its request is unknown"),
+        (b'{"table":7}', "its request is unknown"),
+        (b'{"table":"public.bad","where":7}', "its request is unknown"),
     ],
 )
 def test_request_that_cannot_be_used_is_passed_over(

@@ -162,7 +162,7 @@ def test_unreachable_catalogue_ends_some_sessions_and_then_none() -> None:
     catalog = Catalog(config_for(dsn), clock=lambda: now)
     for moment in (0.0, 60.0, 119.0):
         now = moment
-        with pytest.raises(SourceError, match="nothing else tells which columns"):
+        with pytest.raises(SourceError, match="only the catalogue has the columns"):
             catalog.look_up(relation(1))
     now = 121.0
     assert catalog.look_up(relation(1)) is None
@@ -182,7 +182,9 @@ def test_key_of_a_full_identity_is_not_guessed() -> None:
     catalog = Catalog(config_for(dsn))
     full = dataclasses.replace(relation(1), identity=ReplicaIdentity.FULL)
     for _ in range(2):
-        with pytest.raises(SourceError, match=r"REPLICA IDENTITY FULL, so its key"):
+        with pytest.raises(
+            SourceError, match=r"REPLICA IDENTITY FULL, so only the catalogue has its key"
+        ):
             catalog.look_up(full)
 
 

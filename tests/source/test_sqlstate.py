@@ -22,7 +22,7 @@ from gaussdecode.source.sqlstate import TABLE, Phase, error_of, judge, redact
         (Phase.STREAM, "XX000", True, "log"),
         (Phase.STREAM, "57P01", True, "ended"),
         (Phase.STREAM, "58P01", False, "snapshot"),
-        (Phase.START, "0A000", False, "offer"),
+        (Phase.START, "0A000", False, "support the request"),
         (Phase.COMMAND, "42501", False, "REPLICATION"),
         (Phase.COMMAND, "42P01", False, "changed"),
         (Phase.COMMAND, "40001", True, "pass"),

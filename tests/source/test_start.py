@@ -99,7 +99,7 @@ BROKEN = {
         SERVER,
         ("0/901", "0/900", "past"),
     ),
-    "slot ahead": (log(lsn=Lsn(0x1FF)), SERVER, ("0/200", "0/1FF", "somebody else")),
+    "slot ahead": (log(lsn=Lsn(0x1FF)), SERVER, ("0/200", "0/1FF", "another client")),
     "publication missing": (LOG, server(missing_publications=("p",)), ("'p'", "CREATE")),
 }
 
@@ -182,7 +182,7 @@ def test_idle_position_past_the_fork_goes_on_from_it() -> None:
     assert log_position(state, SERVER) == Lsn(0x500)
     short = server(wal_end=Lsn(0x580))  # what the new primary has written so far
     assert check_start(state, short, "orders") == SLOT.confirmed_flush_lsn
-    with pytest.raises(IdentityError, match="somebody else"):
+    with pytest.raises(IdentityError, match="another client"):
         check_start(state, slot(confirmed_flush_lsn=Lsn(0x501)), "orders")
 
 

@@ -1,1 +1,1 @@
-"""Metrics, status, page and advice: all that the daemon shows of itself."""
+"""Show the state of the daemon: metrics, status, page and advice."""

@@ -1,8 +1,8 @@
-"""Style and script of all pages; their policy names both by their hashes.
+"""Style and script of all pages; the content policy names both by their hashes.
 
-Nothing here is needed to read a page: without the style it is a plain document, without
-the script it loads itself again every few seconds. The script replaces only the sections that
-have changed, so that focus, selection and scrolling stay where they are.
+A page can be read without them. Without the style it is a plain document; without the script it loads itself
+again every few seconds. The script replaces only sections that changed, so that focus, selection and
+scrolling stay.
 """
 
 import base64

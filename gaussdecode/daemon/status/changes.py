@@ -1,4 +1,4 @@
-"""When some metrics changed last, so that what is over is not told of for ever. Thread-safe."""
+"""Remember when some metrics changed last, so that old problems are not reported for ever. Thread-safe."""
 
 import threading
 from collections.abc import Iterable, Mapping
@@ -13,7 +13,7 @@ class Changes:
     """Notes readings and tells ages.
 
     Args:
-        names: of metrics, without their prefix; those with labels are summed.
+        names: names of metrics, without their prefix; those with labels are summed.
     """
 
     def __init__(self, names: Iterable[str]) -> None:

@@ -1,4 +1,4 @@
-"""The document of ``/status``: first the columns of gs_get_parallel_decode_status."""
+"""Build the ``/status`` document, beginning with the columns of gs_get_parallel_decode_status."""
 
 import dataclasses
 import os
@@ -35,13 +35,13 @@ def status_document(
     """Write it.
 
     Args:
-        facts: of the daemon.
-        running: what it does now.
-        landing: what it has landed.
-        views: of every source.
+        facts: facts of the daemon.
+        running: current state.
+        landing: landed positions and counts.
+        views: views of every source.
         limit: the stage that limits.
-        troubles: what is wrong, the worst first.
-        rates: of the last seconds, or None.
+        troubles: problems, the worst first.
+        rates: rates of the last seconds, or None.
     """
     session, standing, durable = running.session, running.standing, landing.landed.durable
     words = {} if session is None else session.lead.control.snapshot()
@@ -89,7 +89,7 @@ def status_document(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Held:
-    """What the assemblers of all sources hold."""
+    """Totals of the assemblers of all sources."""
 
     open_count: int
     retained_bytes: int

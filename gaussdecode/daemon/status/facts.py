@@ -1,7 +1,7 @@
-"""What is shown of the daemon, apart by who writes it and how long it holds.
+"""The data that the status shows, in one class per writer and lifetime.
 
-`DaemonFacts` hold from start to end. `Running` is changed by main's thread alone, and read by
-others. What the landing's threads write is the landing's own (`LandingFacts`).
+`DaemonFacts` hold from start to end. Only main's thread changes `Running`; others read it. The landing's
+threads write `LandingFacts`.
 """
 
 import dataclasses
@@ -29,9 +29,9 @@ class MemberFacts:
     """One source of the landing.
 
     Attributes:
-        name: in the landing.
-        slot: on its server.
-        host: where that is.
+        name: name in the landing.
+        slot: slot on its server.
+        host: address of that server.
     """
 
     name: str
@@ -41,19 +41,19 @@ class MemberFacts:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonFacts:
-    """What holds as long as the daemon runs.
+    """Data that hold as long as the daemon runs.
 
     Attributes:
         slot: name.
         config: path of the configuration.
-        root: of the landing.
+        root: directory of the landing.
         started_time: seconds since 1970.
         budget_bytes: sum of all byte bounds.
         decoder_count: ``parallel-decode-num``, or what ``auto`` begins with.
         commit_interval: ``landing.max-commit-interval``, seconds.
         queue_size: ``parallel-queue-size``.
         warn_before: ``guard.warn-before``, seconds.
-        source: what is followed, fit for JSON; no secret is in it.
+        source: the source, fit for JSON, without secrets.
         members: every source.
         is_by_csn: the landing is in the order of CSNs, up to marks.
     """
@@ -146,7 +146,7 @@ class Standing:
 
 @dataclasses.dataclass(slots=True)
 class Running:
-    """What changes while the daemon runs. Written by main's thread only.
+    """Data that change while the daemon runs. Written by main's thread only.
 
     Attributes:
         standing: state and reason.
@@ -155,10 +155,10 @@ class Running:
         restarts: sessions that ended in an error, by class of error.
         decoder_changes: sessions that ended for another number of decoders.
         is_slot_lost: the daemon ends because changes are missing.
-        guard: of slot and disk, or None before it looks.
+        guard: guard of slot and disk, or None before it looks.
         snapshot: progress of the tables whose rows are being landed, or None.
         snapshot_read: rows and bytes read for it since the start.
-        snapshot_faults: by path, why a request for a snapshot cannot be used.
+        snapshot_faults: reasons why snapshot requests cannot be used, by path.
         is_snapshot_settled: whether it is known that no table waits for its existing rows.
     """
 
@@ -188,7 +188,7 @@ class Running:
 
 
 class LandingFacts(Protocol):
-    """What the pipeline knows of its landing; written by the landing's threads."""
+    """Data of the landing; written by the landing's threads."""
 
     @property
     def landed(self) -> Landed:

@@ -1,7 +1,7 @@
-"""The slots of one machine, side by side: what each daemon says of itself, or why it says nothing.
+"""List the slots of one machine, each with its daemon's status or the reason why there is none.
 
-Pure: given answers of ``/status``. The worst comes first, so that what needs a person is on the
-first line of a terminal and at the top of a phone.
+Pure: the caller gives the answers of ``/status``. The worst comes first, so that a problem is on the first
+line of a terminal and at the top of a phone.
 """
 
 import dataclasses
@@ -24,10 +24,10 @@ class Member:
     """One slot.
 
     Attributes:
-        name: of the configuration, without its ending: the instance of the unit.
-        state: of the daemon, or why there is none to ask.
+        name: name of the configuration, without its ending: the instance of the unit.
+        state: state of the daemon, or why there is none to ask.
         record: its answer; empty without one.
-        causes: what is wrong, the worst first: ``severity``, ``what``, ``action``, ``runbook``.
+        causes: problems, the worst first: ``severity``, ``what``, ``action``, ``runbook``.
     """
 
     name: str
@@ -67,11 +67,11 @@ class Member:
 
     @property
     def first_cause(self) -> str:
-        """What is wrong, in a sentence; empty when nothing is."""
+        """The first problem, in a sentence; empty without one."""
         return str(self.causes[0]["what"]) if self.causes else ""
 
     def cells(self) -> dict[str, str]:
-        """What both tables show of it, by column; a dash for what is not known."""
+        """Cells of both tables, by column; a dash where a value is not known."""
         of = self.record
         queues = of.get("queues") or ()
         fills = [
@@ -96,14 +96,14 @@ def _spelled(value: Any, spell: Any) -> str:  # Any: JSON; a function
 
 
 def worst_first(members: Sequence[Member]) -> list[Member]:
-    """Sort; what is equally bad by name, so that lines stay where they are."""
+    """Sort, the worst first; equally bad slots by name, so that lines stay where they are."""
     return sorted(members, key=lambda member: (LEVELS.index(member.level), member.name))
 
 
 def summary(members: Sequence[Member]) -> str:
     """How many there are, and how they are."""
     levels = [member.level for member in members]
-    words = {"error": "in trouble", "warning": "to look at", "note": "beginning", "good": "well"}
+    words = {"error": "with errors", "warning": "with warnings", "note": "starting", "good": "ok"}
     told = [f"{levels.count(level)} {words[level]}" for level in LEVELS if level in levels]
     return f"{counted(len(members), 'slot')}: {', '.join(told)}"
 

@@ -1,4 +1,4 @@
-"""The runbooks of docs/alerts.md as a page: a daemon may be all that an operator can reach.
+"""Render the runbooks of docs/alerts.md as a page, for operators who reach nothing but the daemon.
 
 Knows as much of Markdown as that page uses: headings, paragraphs, tables, code, emphasis, links.
 A link to another page of the documentation is left as its text, and names the page.

@@ -1,8 +1,8 @@
-"""The last half hour in a few numbers, for the status page and for naming the limit.
+"""Keep the last half hour of metrics, for the status page and for naming the limit.
 
-A ring of readings of the metrics, a fixed number of them: its memory does not depend on
-how long the daemon runs or how much it lands. Given readings and their times; knows no
-clock. Counters only rise within one daemon, so a difference of two readings is work done.
+A ring with a fixed number of metric readings. So its memory does not depend on how long the daemon runs or
+how much it lands. The caller gives readings and their times; there is no clock here. Counters only rise
+within one daemon, so the difference of two readings is the work between them.
 """
 
 import dataclasses
@@ -89,7 +89,7 @@ class History:
         """Change per second over the last so many seconds; gauges are the newest.
 
         Args:
-            seconds: of the window; shorter while there is not so much history.
+            seconds: seconds of the window; shorter while there is not so much history.
 
         Returns:
             A sample of rates whose `at` is the length of the window, or None before

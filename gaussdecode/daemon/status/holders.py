@@ -1,4 +1,4 @@
-"""What can hold a slot's WAL back on the server, by `SlotView.held_by`, and how to find it there."""
+"""Name the causes that keep a slot's WAL on the server, by `SlotView.held_by`, and how to find each there."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ class Holder:
     """One kind.
 
     Attributes:
-        name: in a sentence.
+        name: name in a sentence.
         age: field of the server's view with its age in seconds; None where it has none.
         query: names it on the server; empty where there is nothing to look for.
     """
@@ -32,7 +32,7 @@ class Holder:
 
 HOLDERS: Final[Mapping[str, Holder]] = MappingProxyType(
     {
-        "landing": Holder("what has not landed yet"),
+        "landing": Holder("changes that have not landed yet"),
         "checkpoint": Holder("the server's next record of running transactions"),
         "transaction": Holder(
             "a transaction",

@@ -1,4 +1,4 @@
-"""What all pages have in common: the frame of a document, tables, and sentences with commands.
+"""Write the parts that all pages share: the document frame, tables, and sentences with commands.
 
 Every text is escaped here. Nothing is loaded from anywhere else, see `_assets.CONTENT_POLICY`.
 """
@@ -84,7 +84,7 @@ def with_commands(sentence: str, name: str) -> str:
 
     Args:
         sentence: text.
-        name: what the buttons are called after; unlike those of any other sentence of the page.
+        name: prefix of the buttons' ids; unique on the page.
     """
     return "".join(_with_commands(sentence, name))
 

@@ -1,11 +1,12 @@
-"""A small HTTP server for Prometheus, ``gaussdecode status`` and load balancers.
+"""Serve the status over HTTP to Prometheus, ``gaussdecode status`` and load balancers.
 
-It is given callables and promises to call them from its own threads, only for GET and
-HEAD, for at most `MAX_CONNECTIONS` clients at once and `MAX_SECONDS` each; one more ends the
-oldest, so that slow or silent clients cost no scrape. Nothing a client does can reach the data
-path. There is no TLS and no control here. What goes wrong in a callable is answered with 500 and
-no detail. On a loopback address only requests for one are answered: a name that somebody else's
-DNS points there would let any page that an operator's browser shows read ours.
+It calls the given callables from its own threads, only for GET and HEAD. It serves at most
+`MAX_CONNECTIONS` clients at once, for `MAX_SECONDS` each; one more client ends the oldest connection. So slow
+or silent clients cost no scrape. No client can reach the data path. There is no TLS and no control here. An
+error in a callable is answered with 500 and no detail.
+
+A server on a loopback address answers only requests whose host is a loopback name or address. Otherwise a
+page in the operator's browser could read ours through a DNS name that points to loopback.
 """
 
 import errno
@@ -57,8 +58,8 @@ class PageServer:
     """Serves pages until it is closed.
 
     Args:
-        name: of the setting that says where, for errors.
-        listen: where; port 0 takes any free one, see `address`.
+        name: name of the setting that says where, for errors.
+        listen: address to listen at; port 0 takes any free one, see `address`.
         find: gives what makes the page of a path, or None where there is none.
 
     Raises:
@@ -76,7 +77,7 @@ class PageServer:
 
     @property
     def address(self) -> Address:
-        """Where it listens, with the real port."""
+        """Address with the real port."""
         host, port = self._server.server_address[:2]
         return Address(str(host), int(port))
 
@@ -96,7 +97,7 @@ class MonitoringServer(PageServer):
     """Serves /, /alerts, /metrics, /status, /livez and /readyz until it is closed.
 
     Args:
-        listen: where; port 0 takes any free one, see `address`.
+        listen: address to listen at; port 0 takes any free one, see `address`.
         render_metrics: text of /metrics.
         take_status: content of /status, fit for JSON.
         is_alive: whether the stages make progress.

@@ -1,11 +1,11 @@
-"""How far the landing is behind the server, in bytes and in time.
+"""Measure how far the landing is behind the server, in bytes and in seconds.
 
-The server's end of WAL is noted now and then. The lag in time is the age of the oldest
-noted end that is not yet durable: on a server that never rests there is always something
-behind, and it is late only when it has been so for long. Thread-safe and bounded.
+It notes the server's end of WAL now and then. The lag in seconds is the age of the oldest noted end that is
+not yet durable. A busy server is always some bytes ahead; the landing is late only when that lasts.
+Thread-safe and bounded.
 
-WAL that holds nothing for us is no lag: where everything that was sent has landed, what the server
-says to hold nothing more counts as landed too (`reached`).
+WAL without changes for us is no lag. When everything that was sent has landed, a position up to which the
+server has nothing more to send counts as landed too (`reached`).
 """
 
 import dataclasses

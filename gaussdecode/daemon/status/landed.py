@@ -1,9 +1,9 @@
-"""Up to where the landing is durable, and what has landed since the daemon started.
+"""Count what has landed since the daemon started, and keep the durable position.
 
 Counts by table, of the last entries, and of all of them.
 
 Bounded: past `TABLES` tables the rest is counted together, and only the newest `COMMITS`
-entries are kept. Names of tables go to the status page, never to metrics.
+entries are kept. Table names go to the status page, never to metrics.
 """
 
 import dataclasses
@@ -28,9 +28,9 @@ class TableTally:
     """One table since the start.
 
     Attributes:
-        name: as the server spells it.
+        name: table name as the server spells it.
         rows: landed.
-        bytes: of its files.
+        bytes: bytes of its files.
         files: how many.
         ops: rows by operation.
         entry: number of the newest entry with rows of it.
@@ -97,7 +97,7 @@ class Landed:
 
         Args:
             entry: its number.
-            lsn: where the stream is durable now; None for an entry that is none of the stream's.
+            lsn: durable position of the stream; None for an entry that does not come from the stream.
         """
         with self._lock:
             known = self.durable

@@ -1,9 +1,8 @@
-"""Which stage is the limit, and which setting would move it.
+"""Name the stage that limits the speed, and the setting that would change it.
 
-Pure: given the share of the time that every stage worked and waited. A pipeline is as fast
-as its slowest stage; the stages before it wait for room, those after it for input. So the
-search begins at the reader and follows the waiting for room to the stage that does not
-wait for another::
+Pure: the caller gives the share of time that every stage worked and waited. A pipeline is as fast as its
+slowest stage: the stages before it wait for room, those after it for input. So the search begins at the
+reader and follows the waiting for room, to the stage that does not wait for another::
 
     reader stalls? --no--> the server, the network, or the reader itself
       yes: decoders wait for room? --no--> the decoders
@@ -13,6 +12,9 @@ wait for another::
 What a stage does counts while it does it: one that stands still is seen to work or to wait.
 
 The server's own view (`ServerHint`) only says more where the search ends at the server.
+
+The search uses waits for room, not queue lengths. Lengths jump between empty and full within milliseconds.
+A queue of 128 small batches may be empty while one of 3 large ones is full.
 """
 
 import dataclasses
@@ -28,7 +30,7 @@ _WORKS: Final = 0.7  # share from which a stage counts as busy; arbitrary
 
 
 class Stage(enum.StrEnum):
-    """Where the limit is; the label of the metric."""
+    """The limiting stage; the label of the metric."""
 
     NONE = "none"
     CONNECTION = "connection"
@@ -47,9 +49,9 @@ class Limit:
     """The answer.
 
     Attributes:
-        stage: that limits.
+        stage: stage that limits.
         sentence: says so, with the figures it was concluded from.
-        setting: what would move it, or None when nothing needs to.
+        setting: remedy, or None when none is needed.
     """
 
     stage: Stage
@@ -59,14 +61,14 @@ class Limit:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ServerHint:
-    """What the server says of the process that sends to us.
+    """The server's view of the process that sends to us.
 
     Attributes:
         wait_event: ``pg_stat_activity.wait_event``; None while it computes.
         spilled_bytes: per second, to the server's disk while decoding.
         read_share: how full the server's own read change queues are, 0 to 1; None where it
             does not decode in parallel or does not tell.
-        decode_share: likewise its decode change queues.
+        decode_share: the same for its decode change queues.
     """
 
     wait_event: str | None = None
@@ -77,7 +79,7 @@ class ServerHint:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Context:
-    """What is known besides the rates.
+    """Data besides the rates.
 
     Attributes:
         is_streaming: changes come.
@@ -85,13 +87,13 @@ class Context:
         is_disk_full: landing waits for room.
         is_spool_full: a transaction is larger than the spool may be.
         is_by_csn: the landing is in the order of CSNs.
-        mark_waits: what the present mark of CSNs waits for, in words, where that takes long.
+        mark_waits: reason for which the present CSN mark waits, in words, if it takes long.
         decoder_count: ``parallel-decode-num``.
         lane_count: threads that encode.
         usual_lag_seconds: up to here a lag is no sign of a limit.
         read_share: how full our read change queues are, 0 to 1, by the bound that binds.
-        decode_share: likewise the decode change queues.
-        hint: of the server, where it may be read.
+        decode_share: the same for its decode change queues.
+        hint: hint of the server, where it may be read.
     """
 
     is_streaming: bool
@@ -118,19 +120,19 @@ def find_limit(rates: Sample | None, context: Context) -> Limit:
     if context.is_disk_full:
         return Limit(
             Stage.DISK,
-            "The disk of the landing is full: landing waits for room.",
+            "The landing's disk is full: landing waits for space.",
             "free space, or a shorter landing.retention",
         )
     if context.is_spool_full:
         return Limit(
             Stage.DISK,
-            "A transaction needs more room than landing.spool-bytes allows: nothing is taken.",
+            "A transaction needs more space than landing.spool-bytes: nothing is received.",
             "landing.spool-bytes",
         )
     if not context.is_streaming:
         return Limit(
             Stage.CONNECTION,
-            f"No changes come: {context.reason or 'not connected'}.",
+            f"No changes arrive: {context.reason or 'not connected'}.",
             "see the log; source.dsn, the slot, the server",
         )
     if rates is None:
@@ -149,19 +151,20 @@ def _before_the_queues(rates: Sample, context: Context) -> Limit:
     if rates.source_lag_seconds <= context.usual_lag_seconds:
         return Limit(
             Stage.NONE,
-            f"Keeping up: the reader waits for the server {_percent(rates.source_waited_seconds_total)} "
-            "of the time, nobody waits for room.",
+            "Keeping up: the reader waits for the server "
+            f"{_percent(rates.source_waited_seconds_total)} of the time, and no stage waits for space.",
             None,
         )
     if context.mark_waits is not None:
         return Limit(
             Stage.SERVER,
-            f"Nothing lands until a mark of CSNs is there, which waits {context.mark_waits}.",
-            "the end of what it waits for; `gaussdecode status --json` has it by source",
+            f"Nothing lands until the next CSN mark, which waits {context.mark_waits}.",
+            "end that transaction, or see why that server does not answer; `gaussdecode status "
+            "--json` lists it by source",
         )
     busy = rates.source_busy_seconds_total
     if busy >= _WORKS:
-        what = f"works {_percent(busy)} of the time and nothing behind it is full"
+        what = f"works {_percent(busy)} of the time, and no later stage is full"
         if context.decoder_count == 1:
             return Limit(
                 Stage.DECODE,
@@ -184,14 +187,14 @@ def _server(rates: Sample, hint: ServerHint | None, *, is_by_csn: bool) -> Limit
         return Limit(
             Stage.SERVER,
             f"{waits}: the server or the network is the limit.",
-            "the role's right to see pg_stat_activity would tell which",
+            "a role that may see pg_stat_activity shows which",
         )
     if hint.read_share is not None and hint.decode_share is not None:
         return _server_queues(waits, hint.read_share, hint.decode_share, is_by_csn=is_by_csn)
     if hint.wait_event in {"WalSenderWaitForWAL", "WalSenderMain"}:
         return Limit(
             Stage.NONE,
-            f"{waits}, and the server waits for new WAL: what is behind holds no changes, or will "
+            f"{waits}, and the server waits for new WAL: the WAL behind has no changes, or they will "
             "be committed soon.",
             None,
         )
@@ -238,7 +241,7 @@ def _server_queues(waits: str, read: float, decode: float, *, is_by_csn: bool) -
         )
     return Limit(
         Stage.SERVER,
-        f"{waits}: the server's reading of its log is the limit: {seen}.",
+        f"{waits}: the server's reading of its WAL is the limit: {seen}.",
         "the server's disk"
         + ("" if is_by_csn else ", or decoding on a standby (decoding.standby-connection)"),
     )
@@ -264,7 +267,8 @@ def _behind_the_reader(rates: Sample, context: Context) -> Limit:
         busy = rates.collect_busy_seconds_total - rates.collect_blocked_seconds_total
         return Limit(
             Stage.COLLECT,
-            f"The collector works {_percent(busy)} of the time; the stages before it wait for room ({seen}).",
+            f"The collector works {_percent(busy)} of the time; the stages before it wait for space "
+            f"({seen}).",
             "a second slot for some of the tables: the collector is one thread",
         )
     if rates.land_published_seconds_total >= _WORKS:
@@ -280,7 +284,7 @@ def _behind_the_reader(rates: Sample, context: Context) -> Limit:
             Stage.COMMIT,
             f"Closing and syncing files takes {syncs:.1f} of {context.lane_count} writer lanes, and the "
             f"collector waits for them {_percent(rates.collect_blocked_seconds_total)} ({seen}).",
-            "a disk that syncs faster; one that does not answer is seen with `iostat -x 1`",
+            "a disk that syncs faster; `iostat -x 1` shows one that does not answer",
         )
     lanes = rates.land_encoded_seconds_total / context.lane_count
     return Limit(

@@ -1,4 +1,4 @@
-"""The sources of a ``/status`` document, as a person reads them."""
+"""Show the sources of a ``/status`` document to a person."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -18,8 +18,8 @@ COLUMNS: Final = (
     "durable LSN",
     "confirmed LSN",
     "CSN",
-    "wait for their turn",
-    "the mark",
+    "waiting for turn",
+    "CSN mark",
 )
 
 
@@ -67,5 +67,5 @@ def waited_for(of: Mapping[str, Any]) -> str:  # Any: JSON
         for row in rows[:_MOST]
     ]
     more = [f"{len(rows) - _MOST} more"] if len(rows) > _MOST else []
-    what = "; ".join([*named, *more]) or "its stream or its answer"
+    what = "; ".join([*named, *more]) or "its stream or answer"
     return f"the mark has waited {span(of['held_seconds'])} for {what}"

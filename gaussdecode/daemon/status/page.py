@@ -1,8 +1,11 @@
-"""The status page: what `status` and the dashboard show, as one HTML document.
+"""Render the status page: the content of `status` and the dashboard as one HTML document.
 
-Given a `Picture`, gives bytes; reads no clock and nothing of the daemon. Whole without its
-script, which only fetches it again and copies commands. No value of a row is in it. One cause is
-told once, with what follows from it, the worst first; the limit only where no cause has told it.
+Given a `Picture`, gives bytes. It reads no clock and no state of the daemon. The page is complete without
+its script, which only fetches the page again and copies commands. It never shows a row's values. Each
+cause stands once, with its consequences, the worst first. The limit is named only where no cause names it.
+
+The daemon renders the page itself. A JSON interface and a drawing script would be two versions of the
+truth, and would show nothing without the script.
 """
 
 import dataclasses
@@ -40,10 +43,10 @@ class Picture:
     Attributes:
         status: the document of ``/status``.
         queues: per decoder, the read and the decode change queue.
-        limit: which stage limits.
-        troubles: what is wrong, the worst first.
-        samples: of the last half hour.
-        rates: of the last seconds, or None.
+        limit: the limiting stage.
+        troubles: problems, the worst first.
+        samples: samples of the last half hour.
+        rates: rates of the last seconds, or None.
         lane_count: threads that encode.
         tables: most rows first.
         commits: newest first.
@@ -112,7 +115,7 @@ def _header(status: dict[str, Any], level: str) -> str:  # Any: JSON
 
 
 def describe_source(source: Mapping[str, Any]) -> str:  # Any: JSON
-    """What is followed, and where it is."""
+    """Describe the source: kind, version and address."""
     if not source:
         return ""
     name = _PRODUCTS.get(source.get("kind", ""), "")
@@ -133,13 +136,13 @@ def _causes(causes: Sequence[Cause]) -> str:
         f"<p>{with_commands(cause.trouble.action, cause.trouble.state.name)} {_runbook(cause.trouble.state)}</p></li>"
         for cause in causes
     )
-    title = "1 thing to look at" if len(causes) == 1 else f"{len(causes)} things to look at"
+    title = "1 problem" if len(causes) == 1 else f"{len(causes)} problems"
     return f'<section id="causes"><h2>{title}</h2><ul class="causes">{items}</ul></section>\n'
 
 
 def _consequences(cause: Cause) -> str:
     told = " ".join(trouble.what for trouble in cause.consequences)
-    return f"<p>With it: {escape(told)}</p>" if told else ""
+    return f"<p>Consequences: {escape(told)}</p>" if told else ""
 
 
 def _runbook(state: State) -> str:
@@ -150,12 +153,12 @@ def _runbook(state: State) -> str:
 
 
 def _limit(picture: Picture) -> str:
-    """What limits, where no cause has said so."""
+    """The limit, unless a cause names it."""
     limit, told = picture.limit, {trouble.state.name for trouble in picture.troubles}
     if limit.stage in {Stage.CONNECTION, Stage.DISK} or "lagging" in told:
         return ""
     name = "No limit" if limit.stage is Stage.NONE else f"Limit: {limit.stage}"
-    setting = f"<p>What moves it: {escape(limit.setting)}</p>" if limit.setting else ""
+    setting = f"<p>Remedy: {escape(limit.setting)}</p>" if limit.setting else ""
     return (
         f'<section id="limit"><p class="limit"><b>{escape(name)}.</b> {escape(limit.sentence)}</p>'
         f"{setting}</section>\n"
@@ -174,9 +177,9 @@ def _tiles(picture: Picture) -> str:
         ("reader LSN", str(status["reader_lsn"])),
         ("durable LSN", str(status["durable_lsn"])),
         ("open transactions", str(status["working_txn_cnt"])),
-        ("their memory", size(status["working_txn_memory"])),
-        ("their disk", size(status["working_txn_spooled"])),
-        ("batches there", _count(status["working_txn_spooled_batches"])),
+        ("memory of open transactions", size(status["working_txn_memory"])),
+        ("spooled to disk", size(status["working_txn_spooled"])),
+        ("spooled batches", _count(status["working_txn_spooled_batches"])),
         ("prepared transactions", str(status["prepared_txn_cnt"])),
     )
     inner = "".join(f"<div><dt>{name}</dt><dd>{escape(value)}</dd></div>" for name, value in tiles)
@@ -200,7 +203,10 @@ def _bar(*parts: tuple[float, str], label: str) -> str:
 
 
 def _spelled(fill: Fill) -> str:
-    return f"{fill.entries} of {fill.max_entries} entries, {size(fill.bytes)} of {size(fill.max_bytes)}"
+    return (
+        f"{fill.entries} of {fill.max_entries} batches, {size(fill.bytes)} of "
+        f"{size(fill.max_bytes)}"
+    )
 
 
 def _head(*names: str) -> str:
@@ -228,7 +234,7 @@ def _queues(picture: Picture) -> str:
 def _waits(picture: Picture) -> str:
     rates = picture.rates
     if rates is None:
-        return '<section id="waits"><h2>What the stages do</h2><p>Too early to say.</p></section>\n'
+        return '<section id="waits"><h2>Work of the stages</h2><p>No figures yet.</p></section>\n'
     decoders = max(1, int(picture.status["parallel_decode_num"]))
     blocked = rates.collect_blocked_seconds_total
     stages = (
@@ -244,14 +250,14 @@ def _waits(picture: Picture) -> str:
     )
     rows = "".join(
         f'<tr><th scope="row">{name}</th><td><div class="bar">'
-        f"{_bar((works, 'one'), (stalls, 'two-fill'), label=f'works {works:.0%}, waits for room {stalls:.0%}')}"
+        f"{_bar((works, 'one'), (stalls, 'two-fill'), label=f'works {works:.0%}, waits for space {stalls:.0%}')}"
         f"<span>{min(max(works, 0), 1):.0%}</span></div></td>"
         f"<td>{min(stalls, 1):.0%}</td></tr>"
         for name, works, stalls in stages
     )
     return (
-        '<section id="waits"><h2>What the stages did in the last seconds</h2>'
-        f'<table class="bars">{_head("stage", "works", "waits for room")}<tbody>{rows}</tbody></table>'
+        '<section id="waits"><h2>Work of the stages in the last seconds</h2>'
+        f'<table class="bars">{_head("stage", "works", "waits for space")}<tbody>{rows}</tbody></table>'
         "</section>\n"
     )
 
@@ -346,32 +352,32 @@ def _snapshots(tables: dict[str, dict[str, Any]]) -> str:  # Any: JSON
         for title, of in left[:_TABLES]
     ]
     more = f"<p>{len(left) - _TABLES} more</p>" if len(left) > _TABLES else ""
-    header = ("table", "state", "pieces", "rows", "of about", "read", "left", "reason")
+    header = ("table", "state", "chunks", "rows", "estimated rows", "read", "left", "reason")
     table = _scrolled("snapshot", "Existing rows", header, rows)
     return f'<section id="snapshot"><h2>Existing rows</h2>{table}{more}</section>\n'
 
 
 def _server(server: dict[str, Any] | None) -> str:  # Any: JSON
     if server is None:
-        return '<section id="server"><h2>Slot and disk</h2><p>Not yet looked at.</p></section>\n'
-    rows = [("free on the disk", size(server["free_bytes"]))]
+        return '<section id="server"><h2>Slot and disk</h2><p>Not checked yet.</p></section>\n'
+    rows = [("free disk space", size(server["free_bytes"]))]
     if server["full_seconds"] is not None:
-        rows.append(("full in", span(server["full_seconds"])))
+        rows.append(("disk full in", span(server["full_seconds"])))
     slot = server["slot"]
     if slot is not None:
         safe, retained = slot["safe_bytes"], slot["retained_bytes"]
-        sender = slot["wait_event"] or ("computes" if slot["is_active"] else "not there")
+        sender = slot["wait_event"] or ("computing" if slot["is_active"] else "not connected")
         rows += [
             ("WAL kept for the slot", "-" if retained is None else size(retained)),
             *_held(server.get("held_by"), slot),
-            ("WAL until it may be lost", "no limit" if safe is None else size(safe)),
+            ("WAL until the slot may be lost", "no limit" if safe is None else size(safe)),
             ("WAL status", slot["wal_status"] or "no slot"),
-            ("confirmed, as the server has it", str(Lsn(slot["confirmed_lsn"] or 0))),
+            ("confirmed LSN on the server", str(Lsn(slot["confirmed_lsn"] or 0))),
             ("the server's sender", sender),
             ("spilled while decoding", size(slot["spilled_bytes"] or 0)),
         ]
     if server["invalidation_seconds"] is not None:
-        rows.append(("may be lost in", span(server["invalidation_seconds"])))
+        rows.append(("slot may be lost in", span(server["invalidation_seconds"])))
     rows.append(("guard", server["guard_step"]))
     return (
         f'<section id="server"><h2>Slot and disk</h2>{table_of((), rows, kind="facts")}</section>\n'
@@ -379,9 +385,9 @@ def _server(server: dict[str, Any] | None) -> str:  # Any: JSON
 
 
 def _held(holder: str | None, slot: dict[str, Any]) -> Iterator[tuple[str, str]]:  # Any: JSON
-    """Who holds the WAL back, and how far the server is from the end of its transaction numbers."""
+    """The reason why WAL is kept, and the age of the server's oldest transactions."""
     if holder is not None and holder in HOLDERS:
-        yield "it is kept for", HOLDERS[holder].told(slot)
+        yield "WAL is kept for", HOLDERS[holder].told(slot)
     ages = {"kept by the slot": "catalog_xmin_age", "not frozen": "frozen_age"}
     for name, field in ages.items():
         age = slot.get(field)
@@ -415,9 +421,7 @@ def _commits(commits: Sequence[Commit]) -> str:
         "rows",
         "size",
     )
-    content = (
-        _scrolled("commits", "Last publications", header, rows) if rows else "<p>Nothing yet.</p>"
-    )
+    content = _scrolled("commits", "Last entries", header, rows) if rows else "<p>Nothing yet.</p>"
     return f'<section id="commits"><h2>Last publications</h2>{content}</section>\n'
 
 

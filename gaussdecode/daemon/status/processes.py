@@ -1,7 +1,7 @@
-"""Memory and CPU time of each process of the daemon, as the kernel counts them.
+"""Read memory and CPU time of each process of the daemon from the kernel.
 
-Read from ``/proc/PID/stat``, which a unit with ProcSubset=pid sees too. CPU time is carried
-along when a process of the same name takes another's place: it never falls. Thread-safe.
+Read from ``/proc/PID/stat``, which a unit with ProcSubset=pid sees too. When a process is replaced by one
+of the same name, its CPU time is added to the new one's: the total never falls. Thread-safe.
 """
 
 import dataclasses

@@ -1,10 +1,10 @@
-"""How full the queues between the stages are, against the bound that binds.
+"""Measure how full the queues between the stages are, against the limit that applies.
 
-A queue is bounded in entries (``parallel-queue-size``) and in bytes (``ring.*-bytes``), and batches
-of large rows fill its bytes first. GaussDB's queues have the first bound only, and its guide reads
-their lengths as they are: read queues small, reading is blocked; decode queues small, decoding is
-too slow; both large, sending is blocked. So what stands in the columns of these names is `length`:
-what is full by either bound has the length ``parallel-queue-size``. Entries and bytes are told beside it.
+A queue is limited in batches (``parallel-queue-size``) and in bytes (``ring.*-bytes``). Batches of large
+rows fill the bytes first. GaussDB's queues have only the first limit, and its guide compares their lengths:
+read queues short, reading is the limit; decode queues short, decoding is; both long, sending is. So the
+columns with these names show `length`: a queue that is full by either limit has the length
+``parallel-queue-size``. Batches and bytes are shown beside it.
 """
 
 import dataclasses
@@ -35,9 +35,9 @@ class Fill:
     """One queue at one moment.
 
     Attributes:
-        entries: that wait.
+        entries: entries that wait.
         max_entries: bound of these.
-        bytes: that they take.
+        bytes: bytes that they take.
         max_bytes: bound of these.
     """
 

@@ -1,8 +1,7 @@
-"""Readings: all counters of the daemon at one moment, as metrics and as status.
+"""Read all counters of the daemon at one moment, as metrics and as status.
 
-Reads words that other threads and processes write; every number is whole by itself, two
-of them may be an instant apart. Counters of past sessions are carried along, so that a
-new session does not make them fall.
+Other threads and processes write the counters. Every number is whole by itself; two of them may be an
+instant apart. Counters of earlier sessions are added, so that a new session does not make them fall.
 """
 
 import os
@@ -44,9 +43,9 @@ class Readings:
     """Takes readings; counters never fall.
 
     Args:
-        facts: what holds from start to end.
-        running: what changes; read, never written.
-        landing: what has landed.
+        facts: data that hold from start to end.
+        running: data that change; read, never written.
+        landing: landed positions and counts.
     """
 
     def __init__(self, facts: DaemonFacts, running: Running, landing: LandingFacts) -> None:
@@ -161,7 +160,7 @@ class Readings:
         return 2 * self._facts.commit_interval + WINDOW_SECONDS / 3
 
     def troubles(self) -> list[Trouble]:
-        """What is wrong now, the worst first."""
+        """The present problems, the worst first."""
         facts, standing, guard = self._facts, self._running.standing, self._running.guard
         outlook = None if guard is None else guard.outlook
         return find_troubles(
@@ -185,7 +184,7 @@ class Readings:
         )
 
     def readiness(self) -> tuple[bool, str]:
-        """What ``/readyz`` says."""
+        """The answer of ``/readyz``."""
         return readiness(self.troubles())
 
     def picture(self) -> Picture:
@@ -220,7 +219,7 @@ class Readings:
         )
 
     def lag(self, session: Session | SessionGroup | None) -> dict[str, float]:
-        """How far what has landed is behind the server's end of WAL; of several, the latest."""
+        """Lag of the landing behind the server's end of WAL; of several sources, the greatest."""
         return lag_of(self._sources.look(session))
 
 

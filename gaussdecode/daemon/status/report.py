@@ -1,7 +1,7 @@
-"""Report of a run at its end: what each stage worked, waited, and handled in bytes and rows.
+"""Report at the end of a run how long each stage worked and waited, and its bytes and rows.
 
-Pure: given the metrics at the end of one run, which began with nothing. Where there is one
-decoder, decoding is a part of the reader's work and not told apart.
+Pure: given the metrics at the end of one run, which began at zero. With one decoder, decoding is a part of
+the reader's work and is not shown separately.
 """
 
 import dataclasses
@@ -12,7 +12,7 @@ from gaussdecode.daemon.status.history import History, Sample, Values
 from gaussdecode.daemon.status.limit import WAITS, Context, Limit, Stage, find_limit
 
 _LEAST_SECONDS: Final = 1.0  # of a run of which anything can be said; arbitrary
-_TOO_SHORT: Final = Limit(Stage.NONE, "Too short a run to name the stage that limits it.", None)
+_TOO_SHORT: Final = Limit(Stage.NONE, "The run was too short to name the limiting stage.", None)
 # The stage that a busiest stage's name stands for, and what would move it.
 _BUSIEST: Final[dict[str, tuple[Stage, str | None]]] = {
     "receive and decode": (Stage.DECODE, "decoding.parallel-decode-num"),
@@ -26,7 +26,7 @@ _BUSIEST: Final[dict[str, tuple[Stage, str | None]]] = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Work:
-    """What one stage did; of stages with several processes or threads the sum.
+    """The work of one stage; for several processes or threads the sum.
 
     Attributes:
         stage: its verb.
@@ -35,7 +35,7 @@ class Work:
         waited_seconds: had nothing to do; None where nobody counts it.
         blocked_seconds: waited for room after it; None where nothing comes after it.
         bytes: taken in, or written by the stages that land.
-        rows: likewise; None where the stage does not know rows.
+        rows: rows taken in or written; None where the stage does not know rows.
     """
 
     stage: str
@@ -98,10 +98,10 @@ def limit_of_run(found: list[Work], values: Values, seconds: float, context: Con
     for the others to end.
 
     Args:
-        found: what the stages did.
-        values: at the end of the run.
+        found: work of the stages.
+        values: values at the end of the run.
         seconds: it lasted.
-        context: of the run.
+        context: context of the run.
     """
     if seconds < _LEAST_SECONDS:
         return _TOO_SHORT
@@ -117,7 +117,7 @@ def limit_of_run(found: list[Work], values: Values, seconds: float, context: Con
     share = most.busy_seconds / most.count / seconds
     return Limit(
         stage,
-        f"To {most.stage} took {min(share, 1.0):.0%} of the time, the largest share.",
+        f"The stage {most.stage} took {min(share, 1.0):.0%} of the time, the largest share.",
         setting,
     )
 
@@ -146,7 +146,7 @@ def table(found: list[Work], seconds: float) -> list[list[str]]:
     def share(value: float | None, count: int) -> str:
         return "" if value is None else f"{value / count / max(seconds, 1e-9):.0%}"
 
-    cells = [["stage", "works", "waits for input", "waits for room", "MB/s", "rows/s"]]
+    cells = [["stage", "works", "waits for input", "waits for space", "MB/s", "rows/s"]]
     for work in found:
         rate = work.bytes / max(seconds, 1e-9) / 1e6
         cells.append(

@@ -1,4 +1,4 @@
-"""The guard's last look at the server, as metrics, as ``/status`` and as a hint for the limit."""
+"""Show the guard's last reading of the server: as metrics, in ``/status``, and as a hint for the limit."""
 
 import dataclasses
 from typing import Any
@@ -8,7 +8,7 @@ from gaussdecode.daemon.status.limit import ServerHint
 
 
 def guard_values(guard: Guard | None) -> dict[str, float]:
-    """What the guard has seen; what it does not know is left out."""
+    """Metrics from the guard's reading; unknown values are left out."""
     if guard is None or guard.outlook is None:
         return {}
     view = guard.outlook
@@ -38,7 +38,7 @@ def _share(lengths: tuple[int, ...], queue_size: int) -> float | None:
 
 
 def server_hint(guard: Guard | None, queue_size: int) -> ServerHint | None:
-    """What the limit is judged with; None where nobody has looked."""
+    """The server's hint for the limit; None before the first reading."""
     if guard is None or guard.outlook is None or guard.outlook.look.slot is None:
         return None
     slot = guard.outlook.look.slot
@@ -51,7 +51,7 @@ def server_hint(guard: Guard | None, queue_size: int) -> ServerHint | None:
 
 
 def server_record(guard: Guard | None) -> dict[str, Any] | None:  # Any: JSON
-    """The server's side of the slot, for ``/status``; None where nobody has looked."""
+    """The server's side of the slot, for ``/status``; None before the first reading."""
     if guard is None or guard.outlook is None:
         return None
     view = guard.outlook

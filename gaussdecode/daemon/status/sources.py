@@ -1,7 +1,7 @@
-"""How each source is: how far behind, and whether the others wait for it.
+"""Show the state of each source: how far behind it is, and whether the others wait for it.
 
-A landing of several sources, or of one in the order of CSNs, lands up to marks, and a mark waits for
-every source. So one that is late has all of them wait, and operators are to see which one it is.
+A landing of several sources, or in CSN order, lands up to marks, and a mark waits for every source. So one
+late source delays all, and operators must see which one it is.
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ class SourceView:
     """One source at one moment.
 
     Attributes:
-        of: which one.
+        of: the source.
         lag_bytes: WAL that has not landed.
         lag_seconds: age of the oldest end of WAL that has not.
         received_lsn: end of the last commit that was received.
@@ -36,8 +36,8 @@ class SourceView:
         confirmed_lsn: told to the server.
         wal_end: newest end that is known.
         waiting: transactions that have ended and wait for their turn by CSN, or for an entry.
-        csn: of its position in the log; None where it has none.
-        held: for how long the present mark has waited for it; None where it does not.
+        csn: CSN of its position in the log; None where it has none.
+        held: time that the present mark has waited for it; None where it does not.
     """
 
     of: MemberFacts
@@ -76,9 +76,9 @@ class Sources:
     """Looks at every source; keeps the lag of each.
 
     Args:
-        facts: what holds from start to end.
-        running: what changes; read, never written.
-        landing: what has landed.
+        facts: data that hold from start to end.
+        running: data that change; read, never written.
+        landing: landed positions and counts.
     """
 
     def __init__(self, facts: DaemonFacts, running: Running, landing: LandingFacts) -> None:
@@ -145,7 +145,7 @@ class Sources:
 
 
 def mark_waits(session: Session | SessionGroup | None) -> str | None:
-    """What the present mark of CSNs has waited for a while for, in words; None where it is on its way."""
+    """The reason for which the present CSN mark waits, in words; None where it does not take long."""
     held = session.held() if isinstance(session, SessionGroup) else {}
     late = {name: of for name, of in held.items() if of.seconds >= _LONG_SECONDS}
     if not late:
@@ -189,7 +189,7 @@ def source_values(
     """Metrics by source, without their prefix.
 
     Args:
-        views: of every source.
+        views: views of every source.
         is_by_csn: transactions wait for their turn, and marks for sources.
     """
     values: dict[str, dict[Labels, float]] = {

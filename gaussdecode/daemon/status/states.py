@@ -1,8 +1,8 @@
-"""The table of states: what may be wrong with a daemon, how bad it is, and who says so.
+"""List the states of a daemon: possible problems, their severity, and the interfaces that show them.
 
-One row per state, the worst first. `gaussdecode status`, ``/readyz``, the page and ``/status``
-read it; the alert rules of config/prometheus/ are tested against it. Pure: given what the daemon
-shows of itself.
+One row per state, the worst first. `gaussdecode status`, ``/readyz``, the page and ``/status`` read the
+table. Tests compare the alert rules of config/prometheus/ with it. Pure: the caller gives the daemon's
+data.
 
 ========= =================================== ========================= =======================
 severity  means                               ``gaussdecode status``    its alert
@@ -73,15 +73,15 @@ class Severity(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """What a daemon shows of itself at one moment.
+    """The data of a daemon at one moment.
 
     Attributes:
         values: all metrics.
         ages: seconds since each of `WATCHED` changed; one that never has is missing.
-        state: of the daemon.
+        state: state of the daemon.
         reason: why it is not streaming.
         guard_reason: why the server could not be asked, or None.
-        spool_reason: of a transaction that is larger than the spool may be, or None.
+        spool_reason: the transaction that is larger than the spool may be, in words; None without one.
         faults: why requests for snapshots cannot be used.
         limit: the stage that limits.
         rates: per second, over `WINDOW_SECONDS` or what there is of them.
@@ -90,7 +90,7 @@ class Seen:
         usual_lag_seconds: up to here a lag is usual.
         warn_before: seconds; the guard's own bound.
         config: path of the configuration.
-        root: of the landing.
+        root: directory of the landing.
     """
 
     values: Mapping[str, Mapping[Labels, float]]
@@ -142,7 +142,7 @@ def pasted(*words: str) -> str:
 
 
 Told = tuple[str, str]
-"""What is wrong, and what to do about it; both are sentences."""
+"""The problem and the remedy; both are sentences."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ class State:
     """One row.
 
     Attributes:
-        name: in ``/status``.
+        name: name in ``/status``.
         severity: see above.
         alert: the rule that fires when it lasts; its section of docs/alerts.md says more.
         tell: whether it is so, and what to say; None where only others can see it.
@@ -167,7 +167,7 @@ class State:
 
     @property
     def runbook(self) -> str:
-        """Where every daemon serves what to do about it."""
+        """Path of the runbook that every daemon serves."""
         return f"/alerts#{self.alert.lower()}"
 
     @property
@@ -183,7 +183,7 @@ class Trouble:
     Attributes:
         state: the row.
         what: is wrong.
-        action: what to do.
+        action: remedy.
     """
 
     state: State
@@ -209,7 +209,7 @@ class Cause:
 
     Attributes:
         trouble: itself.
-        consequences: what it explains.
+        consequences: troubles that it explains.
     """
 
     trouble: Trouble
@@ -244,7 +244,7 @@ def find_causes(troubles: Sequence[Trouble]) -> list[Cause]:
     """Gather what follows from the same cause; the worst first.
 
     Args:
-        troubles: of one moment, the worst first.
+        troubles: troubles of one moment, the worst first.
     """
     explained = {name for trouble in troubles for name in trouble.state.explains}
     left = [trouble for trouble in troubles if trouble.state.name in explained]
@@ -274,10 +274,10 @@ def _slot_lost(seen: Seen) -> Told | None:
     if not seen.get("source_slot_lost"):
         return None
     return (
-        "The slot is lost: the server has removed changes that were not yet read.",
+        "The slot is lost: the server has removed changes that were not read yet.",
         (
-            f"Run {seen.command('gaps', str(seen.root))} for the positions; "
-            f"{seen.command('slot', 'accept-gap', str(seen.config))} goes on after them."
+            f"Run {seen.command('gaps', str(seen.root))} for the positions. "
+            f"{seen.command('slot', 'accept-gap', str(seen.config))} continues after them."
         ),
     )
 
@@ -289,10 +289,11 @@ def _slot_near_its_end(seen: Seen) -> Told | None:
     held = seen.total("source_retained_wal_bytes") + seen.total("source_safe_wal_bytes")
     limit = f"'{2 * math.ceil(held / (1 << 30))}GB'" if held else "'...'"
     return (
-        f"The slot may be lost in {span(end)}: the server keeps no more WAL for it.",
+        f"The slot may be lost in {span(end)}: then the WAL for it reaches the server's limit.",
         (
-            "Double the limit on the server now, where its disk has the room: `ALTER SYSTEM SET "
-            f"max_slot_wal_keep_size = {limit}; SELECT pg_reload_conf();`, then see what limits."
+            "Double the limit on the server now, if its disk has the space: `ALTER SYSTEM SET "
+            f"max_slot_wal_keep_size = {limit}; SELECT pg_reload_conf();`. Then find the limiting "
+            "stage."
         ),
     )
 
@@ -302,7 +303,7 @@ def _gap(seen: Seen) -> Told | None:
         return None
     return (
         "A gap was recorded: changes are missing.",
-        f"Run {seen.command('gaps', str(seen.root))} for the positions; readers stop there.",
+        f"Run {seen.command('gaps', str(seen.root))} for the positions. Readers stop there.",
     )
 
 
@@ -314,28 +315,33 @@ def _disk_full(seen: Seen) -> Told | None:
     if 0 < free < kept:
         return (
             (
-                f"The landing's disk has {size(free)} left, and landing.min-free-bytes keeps {size(kept)}"
-                f"{waits}: nothing lands, and the slot holds back WAL."
+                f"The landing's disk has {size(free)} left; landing.min-free-bytes is "
+                f"{size(kept)}{waits}. Nothing lands, and the server keeps WAL for the slot."
             ),
             (
-                f"Make room on its file system, {pasted('df', '-h', str(seen.root))}; it goes on by itself."
+                f"Free space on its file system, {pasted('df', '-h', str(seen.root))}. Landing then "
+                "continues by itself."
             ),
         )
     return (
-        f"The landing's disk is full{waits}: nothing lands, and the slot holds back WAL.",
-        f"Make room on its file system, {pasted('df', '-h', str(seen.root))}; it goes on by itself.",
+        f"The landing's disk is full{waits}. Nothing lands, and the server keeps WAL for the slot.",
+        (
+            f"Free space on its file system, {pasted('df', '-h', str(seen.root))}. Landing then "
+            "continues by itself."
+        ),
     )
 
 
 def _spool_full(seen: Seen) -> Told | None:
     if not seen.get("collect_spool_full"):
         return None
-    why = seen.spool_reason or "a transaction needs more room than landing.spool-bytes allows"
+    why = seen.spool_reason or "a transaction needs more space than landing.spool-bytes"
     return (
-        f"Nothing can be taken any more: {why}. The slot holds back WAL.",
+        f"Nothing is received any more: {why}. The server keeps WAL for the slot.",
         (
-            "Waiting does not help: set landing.spool-bytes higher, or to none, where the disk has the "
-            f"room, and restart the daemon, {pasted('systemctl', 'restart', seen.unit)}; nothing is lost."
+            "Waiting does not help. Set landing.spool-bytes higher, or to none, if the disk has the "
+            f"space. Then restart the daemon, {pasted('systemctl', 'restart', seen.unit)}; nothing is "
+            "lost."
         ),
     )
 
@@ -345,7 +351,7 @@ def _disk_filling(seen: Seen) -> Told | None:
     if seen.get("land_disk_full") or full is None or full >= (seen.warn_before or _ENDS_SOON):
         return None
     return (
-        f"The landing's disk is full in {span(full)} if it goes on like this.",
+        f"The landing's disk will be full in {span(full)} at the current rate.",
         "Shorten landing.retention or grow the disk.",
     )
 
@@ -357,10 +363,10 @@ def _mirror_away(seen: Seen) -> Told | None:
         round(seen.get("land_mirror_backlog_entries") or 0), "entry waits", "entries wait"
     )
     return (
-        f"The mirror does not take what lands: {waiting} here.",
+        f"The mirror's store does not accept entries: {waiting} here.",
         (
-            f"{seen.command('check', str(seen.config))} says what is wrong with its store; what waits "
-            "goes when it is back."
+            f"{seen.command('check', str(seen.config))} shows what is wrong with the store. Waiting "
+            "entries are shipped when it is back."
         ),
     )
 
@@ -372,8 +378,8 @@ def _standing(*states: str) -> Callable[[Seen], Told | None]:
         return (
             f"Not streaming: {seen.reason or seen.state}.",
             (
-                f"If it does not pass by itself, {seen.command('check', str(seen.config))} says what is "
-                "wrong; the slot holds back WAL meanwhile."
+                f"If it does not pass, {seen.command('check', str(seen.config))} shows what is wrong. The "
+                "server keeps WAL for the slot meanwhile."
             ),
         )
 
@@ -386,10 +392,10 @@ def _no_progress(seen: Seen) -> Told | None:
     if seen.state != "streaming" or age < NO_PROGRESS_SECONDS or lag <= 0:
         return None
     return (
-        f"Nothing has landed for {span(age)} although changes wait.",
+        f"Nothing has landed for {span(age)}, although changes wait.",
         (
-            f"Look for a large open transaction on the server, `{HOLDERS['transaction'].query}`, then "
-            f"for a stage that hangs, {seen.log}."
+            f"Look for a large open transaction on the server, `{HOLDERS['transaction'].query}`. Then "
+            f"look for a stage that hangs, {seen.log}."
         ),
     )
 
@@ -401,8 +407,8 @@ def _quarantined(seen: Seen) -> Told | None:
     return (
         f"{counted(round(count), 'table')} in quarantine: nothing of them lands.",
         (
-            f"Run {seen.command('gaps', str(seen.root))} for the reasons, then take a snapshot of each: "
-            f"{seen.command('snapshot', str(seen.config), '--table', 'NAME')}."
+            f"Run {seen.command('gaps', str(seen.root))} for the reasons. Then take a snapshot of "
+            f"each: {seen.command('snapshot', str(seen.config), '--table', 'NAME')}."
         ),
     )
 
@@ -413,7 +419,10 @@ def _snapshot_failed(seen: Seen) -> Told | None:
         return None
     return (
         f"The existing rows of {counted(round(count), 'table')} could not be landed.",
-        f"{seen.command('status', str(seen.config))} says of each why, and how to try again.",
+        (
+            f"{seen.command('status', str(seen.config))} shows the reason for each, and how to try "
+            "again."
+        ),
     )
 
 
@@ -421,7 +430,7 @@ def _snapshot_request(seen: Seen) -> Told | None:
     if not seen.faults:
         return None
     return (
-        f"A request for a snapshot cannot be used: {'; '.join(seen.faults)}.",
+        f"A snapshot request cannot be read: {'; '.join(seen.faults)}.",
         f"Remove the file, and run {seen.command('snapshot', str(seen.config))} again.",
     )
 
@@ -430,10 +439,10 @@ def _suspects(seen: Seen) -> Told | None:
     if not seen.is_recent("land_suspect_entries_total"):
         return None
     return (
-        "Transactions may be incomplete: the server said so, or a publication was changed.",
+        "Transactions may be incomplete: the server reported it, or a publication was changed.",
         (
-            f"Run {seen.command('gaps', str(seen.root))}, and compare these tables with the source, or have "
-            "them read again: landing.on-suspect: snapshot."
+            f"Run {seen.command('gaps', str(seen.root))}, and compare these tables with the source. "
+            "Or set landing.on-suspect: snapshot, to read such tables again."
         ),
     )
 
@@ -443,8 +452,8 @@ def _misfits(seen: Seen) -> Told | None:
         return None
     count = counted(round(seen.total("decode_misfit_values_total")), "value")
     return (
-        f"{count} did not fit their column since the start and stand as text in gd_raw.",
-        "Look at gd_raw in the newest files; nothing is lost.",
+        f"{count} did not fit their column since the start, and are kept as text in gd_raw.",
+        "See gd_raw in the newest files; nothing is lost.",
     )
 
 
@@ -453,10 +462,13 @@ def _not_streamed(seen: Seen) -> Told | None:
         return None
     return (
         (
-            "A transaction could not be taken while it was open, or in binary: whole ones were asked "
-            "for, as text."
+            "A transaction could not be received while it was open, or in binary. Sessions now ask "
+            "for whole transactions, as text."
         ),
-        f"The reason: {seen.log}. If it comes again, set source.streaming: off, or source.binary: off.",
+        (
+            f"The reason: {seen.log}. If it happens again, set source.streaming: off, or "
+            "source.binary: false."
+        ),
     )
 
 
@@ -467,7 +479,10 @@ def _prepared_long(seen: Seen) -> Told | None:
     count = counted(round(seen.get("collect_prepared_transactions") or 0.0), "prepared transaction")
     return (
         f"{count} {'waits' if count.startswith('1 ') else 'wait'}, the oldest for {span(age)}.",
-        f"End it on the server, `{HOLDERS['prepared'].query}`; its rows wait in prepared/ of the landing.",
+        (
+            f"Find it on the server, `{HOLDERS['prepared'].query}`, and end it. Its rows wait in "
+            "prepared/ of the landing."
+        ),
     )
 
 
@@ -477,11 +492,12 @@ def _turns_held(seen: Seen) -> Told | None:
     if age <= HELD_SECONDS:
         return None
     return (
-        f"The mark of CSNs has waited for source {name} for {span(age)}: nothing lands of any source.",
+        f"The CSN mark has waited for source {name} for {span(age)}. Nothing of any source lands.",
         (
-            f"{seen.command('status', str(seen.config))} says for which transaction, or that its server "
-            f"does not send. Look there for a long transaction, `{HOLDERS['transaction'].query}`, and for a "
-            f"prepared one, `{HOLDERS['prepared'].query}`, and end it."
+            f"{seen.command('status', str(seen.config))} names the transaction, or shows that the "
+            "server does not send. Look there for a long transaction, "
+            f"`{HOLDERS['transaction'].query}`, or a prepared one, `{HOLDERS['prepared'].query}`, and "
+            "end it."
         ),
     )
 
@@ -499,7 +515,7 @@ def _lag_seconds(seen: Seen) -> Told | None:
     lag = seen.get("source_lag_seconds") or 0.0
     if lag <= seen.usual_lag_seconds:
         return None
-    how = "" if seen.limit.setting is None else f" What moves it: {seen.limit.setting}."
+    how = "" if seen.limit.setting is None else f" Remedy: {seen.limit.setting}."
     return (
         f"The landing is {span(lag)} behind.",
         f"{seen.limit.sentence}{how}"
@@ -514,7 +530,7 @@ def _lag_bytes(seen: Seen) -> Told | None:
         return None
     return (
         f"The landing is {size(lag)} of WAL behind.",
-        "See what limits; compare with the server's max_slot_wal_keep_size.",
+        "Find the limiting stage; compare with the server's max_slot_wal_keep_size.",
     )
 
 
@@ -525,8 +541,8 @@ def _retained(seen: Seen) -> Told | None:
     return (
         f"The server keeps {size(kept)} of WAL for the slot, and it grows.",
         (
-            f"Without lag an old transaction is open on the server, `{HOLDERS['transaction'].query}`, or "
-            f"is prepared, `{HOLDERS['prepared'].query}`."
+            "Without lag the reason is an old open transaction on the server, "
+            f"`{HOLDERS['transaction'].query}`, or a prepared one, `{HOLDERS['prepared'].query}`."
         ),
     )
 
@@ -541,18 +557,19 @@ def wraparound(kept: float, frozen: float) -> Told | None:
 
     Args:
         kept: age in transactions of the oldest whose catalogue rows the slot keeps.
-        frozen: of the oldest that is not frozen.
+        frozen: age of the oldest transaction that is not frozen.
     """
     if kept <= CATALOG_XMIN_AGE and frozen <= FROZEN_AGE:
         return None
     return (
         (
-            f"The server's oldest transaction is {max(kept, frozen) / 1e6:,.0f} million transactions old, "
-            f"the oldest that the slot keeps {kept / 1e6:,.0f} million: at 2,100 million it stops writing."
+            f"The server's oldest transaction is {max(kept, frozen) / 1e6:,.0f} million transactions old. "
+            f"The oldest that the slot keeps is {kept / 1e6:,.0f} million old. At 2,100 million the server "
+            "stops writing."
         ),
         (
-            "End what holds the slot back (an old or prepared transaction, or this daemon's lag), then, in "
-            "each database of the server, `VACUUM (FREEZE);`."
+            "Find and end the reason that holds the slot back: an old or prepared transaction, or "
+            "this daemon's lag. Then run `VACUUM (FREEZE);` in each database of the server."
         ),
     )
 
@@ -566,8 +583,8 @@ def _queues_full(seen: Seen) -> Told | None:
     if waits <= _STALLED:
         return None
     return (
-        f"A stage has waited for room {min(waits, 1):.0%} of the last {span(rates.at)}.",
-        "This is a limit of throughput: with lag it has to be moved.",
+        f"A stage has waited for space {min(waits, 1):.0%} of the last {span(rates.at)}.",
+        "This limits the throughput. If there is lag, see the limit on the status page.",
     )
 
 
@@ -575,7 +592,7 @@ def _reconnects(seen: Seen) -> Told | None:
     if not seen.is_recent("daemon_restarts_total", RESTART_SECONDS):
         return None
     count = counted(round(seen.total("daemon_restarts_total")), "time")
-    return f"The stream broke off {count} since the start.", f"The reasons: {seen.log}."
+    return f"The stream ended in an error {count} since the start.", f"The reasons: {seen.log}."
 
 
 _E, _W, _N = Severity.ERROR, Severity.WARNING, Severity.NOTE

@@ -1,4 +1,4 @@
-"""Figures as a person reads them."""
+"""Format figures for people."""
 
 from typing import Final
 

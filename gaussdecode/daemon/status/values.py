@@ -1,4 +1,4 @@
-"""Values of metrics: of one session, of the snapshots of tables, of the disk."""
+"""Collect the metric values of one session, of table snapshots and of the disk."""
 
 import time
 from collections.abc import Mapping
@@ -56,7 +56,7 @@ def session_values(session: Session, first_decoder: int = 0) -> Values:
     """Everything that belongs to one session.
 
     Args:
-        session: of one source.
+        session: session of one source.
         first_decoder: number of its first decoder among all.
     """
     plain = _reader_values(session.control.snapshot())
@@ -110,7 +110,7 @@ def _reader_values(words: Mapping[str, int]) -> dict[str, float]:
 
 
 def _heartbeat_values(words: Mapping[str, int]) -> dict[str, float]:
-    """What the last one said; nothing before the first."""
+    """Values of the last heartbeat; none before the first."""
     return {
         "source_heartbeat_lsn": words["heartbeat_lsn"],
         "source_heartbeat_flushed_lsn": words["heartbeat_flushed_lsn"],
@@ -200,9 +200,9 @@ def snapshot_values(tables: list[Record], read: tuple[int, int], coverage: Cover
     """How far snapshots of tables are, and what publications and white list leave out.
 
     Args:
-        tables: of each how far it is.
+        tables: progress of each table.
         read: rows and bytes since the start.
-        coverage: of publications and white list.
+        coverage: coverage of publications and white list.
     """
     states = [table["state"] for table in tables]
     left = [table["seconds_left"] for table in tables if table["seconds_left"] is not None]

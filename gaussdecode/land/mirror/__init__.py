@@ -1,1 +1,1 @@
-"""The copy of a landing on an object store."""
+"""Copy a landing to an object store."""

@@ -1,4 +1,4 @@
-"""``mirror.json``: what a landing knows of its mirror, on its own disk."""
+"""Read and write ``mirror.json``, which keeps the state of a mirror on the landing's own disk."""
 
 from typing import Final
 

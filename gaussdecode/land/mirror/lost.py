@@ -1,10 +1,10 @@
-"""Finds what a mirror has lost, and ships again what this host still has of it.
+"""Find objects that a mirror has lost, and ship those again that this host still has.
 
-Given the disk of a landing and the store of its mirror; beside a daemon, and on a host that was
-taken over from. Promises that nothing is put that is not of the mirror's own log: an object
-belongs to an entry that the mirror has (its hash covers all before it), or that this host knows it has shipped
-while no other host has gone on. All are put only if absent, the entries themselves first: they say what
-retention has taken. What retention takes meanwhile is removed again.
+Works on the disk of a landing and the store of its mirror, beside a daemon, and on a host whose landing
+another host took over. It only puts objects of the mirror's own log: the object belongs to an entry that the
+mirror has (its hash covers all before it), or to one that this host has shipped while no other host went on.
+All are put only if absent, the entries themselves first, because they name what retention has
+removed. Objects that retention removes meanwhile are removed again.
 """
 
 import dataclasses
@@ -37,8 +37,8 @@ def newest_shipped(disk: Disk | None, store: Objects) -> int:
     """Number of the newest entry that a mirror is known to have had; -1 where nothing tells.
 
     Args:
-        disk: of the landing; None where it is not on this host.
-        store: of the mirror.
+        disk: disk of the landing; None where it is not on this host.
+        store: store of the mirror.
 
     Raises:
         ConfigError: the mirror is of another landing.
@@ -57,8 +57,8 @@ def lost_end(shipped: int, store: Objects) -> str | None:
     """Say that entries which were shipped are not there any more, at the end of a mirror.
 
     Args:
-        shipped: as `newest_shipped` said before.
-        store: of the mirror.
+        shipped: earlier result of `newest_shipped`.
+        store: store of the mirror.
     """
     newest = max(_entries_of(store).numbers(), default=-1)  # the newest have files of their own
     if newest >= shipped:
@@ -92,8 +92,8 @@ def ship_missing(disk: Disk, store: Objects, told: Callable[[str], object]) -> N
     """Ship again what a mirror has lost and this host has.
 
     Args:
-        disk: of the landing; only read.
-        store: of its mirror.
+        disk: disk of the landing; only read.
+        store: store of its mirror.
         told: told the path of each object that was put.
 
     Raises:
@@ -104,8 +104,8 @@ def ship_missing(disk: Disk, store: Objects, told: Callable[[str], object]) -> N
     """
     if _check_identity(disk, store) is None:
         raise ConfigError(
-            f"{disk.files.root} and {store.url} are not a landing and its mirror: one has no layout.json. A "
-            "daemon that starts ships it again"
+            f"{disk.files.root} and {store.url} are not a landing and its mirror: one has no "
+            "layout.json. Start the daemon, which ships it again"
         )
     while True:
         floor = FloorWatch(Entries(disk)).look()
@@ -188,7 +188,8 @@ class _Missing:
             above = theirs
         if not present:
             raise ConfigError(
-                f"{self._store.url}: there is no entry at all; a daemon that starts ships all that is here"
+                f"{self._store.url}: it has no entry; start the daemon, which ships everything that is "
+                "here"
             )
         raise self._putter.fenced(max(present), "and none of the entries here")
 

@@ -1,9 +1,9 @@
-"""What the daemon knows beside the log, in its mirror: the ledger of snapshots, and the fingerprints.
+"""Mirror the daemon's files beside the log: the ledger of snapshots, and the fingerprints.
 
-These files change, and an object cannot be changed without somebody else's change being lost. So each
-version is an object of its own, ``snapshots/<file>-<n>-<k>.json``: the file as it was when entry *n* was the
-newest. It is shipped once the mirror has that entry, and fetched only with a log that has it: a
-new host never goes by what its log does not say.
+These files change, and overwriting an object could lose another writer's change. So each version is an object
+of its own, ``snapshots/<file>-<n>-<k>.json``: the file as it was when entry *n* was the newest. It is shipped
+once the mirror has that entry, and fetched only with a log that has it. So a new host never uses
+a state that its log does not reach.
 """
 
 from collections.abc import Callable
@@ -18,9 +18,9 @@ class NumberedFile:
     """Ships one of these files whenever it has changed.
 
     Args:
-        disk: of the landing.
-        store: of the mirror.
-        name: of the file, below ``snapshots/``.
+        disk: disk of the landing.
+        store: store of the mirror.
+        name: name of the file, below ``snapshots/``.
     """
 
     def __init__(self, disk: Disk, store: Objects, name: str) -> None:

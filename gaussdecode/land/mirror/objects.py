@@ -1,4 +1,4 @@
-"""What the mirror needs of an object store."""
+"""The operations of an object store that the mirror needs."""
 
 from pathlib import Path
 from typing import BinaryIO, Protocol

@@ -1,8 +1,7 @@
-"""What goes to the mirror, under which names, and what may go here. Pure.
+"""Decide which files go to the mirror, under which names, and which may be removed here. Pure.
 
-The mirror has the tree of the landing: the same paths, the same bytes. It has something more and
-something less: numbered copies of what the daemon knows beside the log (`numbered`), and nothing
-unfinished is ever there.
+The mirror has the tree of the landing: the same paths, the same bytes. In addition it has numbered copies
+of the daemon's files beside the log (`numbered`). It never has an unfinished file.
 """
 
 import dataclasses
@@ -40,7 +39,7 @@ class MirrorState:
     """What a landing knows of its mirror; content of ``mirror.json``.
 
     Attributes:
-        url: of the mirror.
+        url: URL of the mirror.
         shipped: number of the newest entry that is known to be there; -1 for none.
         removed: data files of entries up to this number may be there only.
         swept: those up to this number are gone here.

@@ -1,7 +1,7 @@
-"""Puts one entry into a mirror, with all that it names.
+"""Put one entry into a mirror, with all files that it names.
 
-Given an entry and the disk it is on; promises the steps that `shipper` tells of, each put only if
-absent, and that nothing is left of an entry that lost to the one of another host.
+It takes the steps that `shipper` lists, each put only if absent. Nothing remains of an entry that lost to the
+entry of another host.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -24,8 +24,8 @@ class EntryPutter:
     """Puts entries, their data files and their schemas.
 
     Args:
-        disk: of the landing.
-        store: of the mirror.
+        disk: disk of the landing.
+        store: store of the mirror.
     """
 
     def __init__(self, disk: Disk, store: Objects) -> None:
@@ -37,7 +37,7 @@ class EntryPutter:
         """Put an entry after what it names.
 
         Args:
-            entry: of the landing.
+            entry: entry of the landing.
             is_first: the mirror has no entry before it.
 
         Returns:
@@ -68,10 +68,10 @@ class EntryPutter:
             return put
         self.take_back([entry_path(entry.n), *put])
         if newest_entry(self._store.names(COMMITS)[1]) > entry.n:
-            raise self.fenced(entry.n - 1, "which was there and is not any more")
+            raise self.fenced(entry.n - 1, "which has disappeared from the store")
         raise LandingError(
-            f"{self._store.url}: entry {entry.n - 1} was shipped and is gone: the store has lost it, or somebody "
-            f"removed it. See what else is missing, and ship it again: {SHIP_MISSING}"
+            f"{self._store.url}: entry {entry.n - 1} was shipped and is missing: it was lost or "
+            f"removed in the store. To find and ship missing objects again: {SHIP_MISSING}"
         )
 
     def _put_files(self, entry: CommitEntry) -> list[str]:
@@ -124,7 +124,7 @@ class EntryPutter:
             MirrorError: it is gone meanwhile.
         """
         if raw is None:
-            raise MirrorError(f"{self._store.url}: entry {entry.n} was there and is not any more")
+            raise MirrorError(f"{self._store.url}: entry {entry.n} has disappeared")
         if raw != entry.to_bytes():
             raise self.fenced(entry.n, "which is not the one of this landing")
 
@@ -136,8 +136,7 @@ class EntryPutter:
     def fenced(self, n: int, what: str) -> FencedError:
         """What is said where another host has gone on with the landing."""
         return FencedError(
-            f"fenced: {self._store.url} has entry {n}, {what}: another host has gone on with this "
-            "landing. Only one may: stop the other, or stop this one; what the other has not shipped "
-            "was not confirmed by `confirm: mirror` and comes again from the server. To go on here, "
-            "begin with an empty landing.root"
+            f"fenced: {self._store.url} has entry {n}, {what}: another host continues this landing. "
+            "Only one may: stop the other, or this one. With `confirm: mirror` the server sends "
+            "again what the other has not shipped. To continue here, begin with an empty landing.root"
         )

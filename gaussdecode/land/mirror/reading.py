@@ -1,4 +1,4 @@
-"""A mirror as the files of a landing, for who only reads: `verify` of a URL."""
+"""Read a mirror as the files of a landing: for `verify` of a URL."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,9 +1,9 @@
-"""Begins a landing from its mirror, on a host that has nothing.
+"""Begin a landing from its mirror, on a host that has no copy of it.
 
-Given an empty root and a store; promises the log as it is in the mirror, with what a start needs of
-it: layout, entries, checkpoints, schemas, the ledger of snapshots, the fingerprints, and the newest lists of
-transactions, to compare what the server sends again. Rows stay in the mirror. The layout is
-written last: a root without one begins again.
+Given an empty root and a store, fetches the log of the mirror and all that a start needs: layout, entries,
+checkpoints, schemas, the ledger of snapshots, the fingerprints, and the newest lists of transactions, which
+are compared with what the server sends again. Rows stay in the mirror. The layout is written last: a
+root without one begins again.
 
 Before anything is streamed the host *claims* the log (`Shipper.claim`).
 """
@@ -47,7 +47,7 @@ from gaussdecode.land.snapshots import ROOT as SNAPSHOTS
 _FETCHES: Final = 8  # at a time; arbitrary
 
 Told = Callable[[str, int, int], object]
-"""Told what is fetched, how many of how many objects are here; what it raises ends the fetch."""
+"""Called with the kind of object, the number fetched and the total; an exception ends the fetch."""
 
 
 def find_layout(store: Objects) -> Layout | None:
@@ -65,8 +65,8 @@ def restore(disk: Disk, store: Objects, told: Told = lambda *_: None) -> int:
     """Fetch the log; gives the number of its newest entry.
 
     Args:
-        disk: of a root without a layout, locked.
-        store: of a mirror with one.
+        disk: disk of a root without a layout, locked.
+        store: store of a mirror with one.
         told: how far it is.
 
     Raises:
@@ -82,8 +82,8 @@ def restore(disk: Disk, store: Objects, told: Told = lambda *_: None) -> int:
     numbers = sorted(n for n in map(entry_number, names) if n is not None and n <= last)
     if not held and numbers[0] > 0:
         raise LandingError(
-            f"{store.url}: it begins with entry {numbers[0]} and has no checkpoint: the host that began it had not "
-            "shipped all it had. Go on with the landing of that host"
+            f"{store.url}: it begins with entry {numbers[0]} and has no checkpoint, because the host "
+            "that began it had not shipped everything. Continue with the landing of that host"
         )
     for directory in (*DIRECTORIES, SNAPSHOTS):
         disk.ensure_directory(directory)
@@ -153,7 +153,7 @@ def _write(disk: Disk, store: Objects, path: str, target: str) -> None:
     """Fetch an object; what an earlier attempt left is replaced."""
     raw = store.get(path)
     if raw is None:
-        raise MirrorError(f"{store.url}: {path} was there and is not any more")
+        raise MirrorError(f"{store.url}: {path} has disappeared")
     directory = parent(target)
     disk.ensure_directory(directory)
     hidden = disk.unfinished(directory, 0, "json")

@@ -1,8 +1,8 @@
-"""Ships a landing to its mirror, entry by entry, in order.
+"""Ship a landing to its mirror, entry by entry, in order.
 
-Given an open log and a store; promises for the mirror what the landing promises here: an entry
-is there once everything it names is, entries are there without holes, and what is there never
-changes. Steps of one entry, each a request that may be repeated after any end of the process::
+The mirror has the guarantees of the landing: an entry is there once everything it names is there, entries
+have no holes, and nothing in it ever changes. The steps of one entry, each a request that may be repeated
+after any end of the process::
 
     schemas -> data files -> the entry -> is the one before still there? -> confirmed
 
@@ -61,7 +61,7 @@ class Shipper:
 
     Args:
         log: open; others commit to it.
-        store: where the mirror is.
+        store: store of the mirror.
         is_compacting: small files are merged, for which they must be here.
 
     Attributes:
@@ -121,15 +121,15 @@ class Shipper:
             raise self._putter.fenced(newest, f"which this landing, that ends with {last}, has not")
         if newest < self._state.removed:
             raise LandingError(
-                f"{self._store.url}: it ends with entry {newest}, and files of entries up to "
-                f"{self._state.removed} were there only: see what is missing, and ship again what this host has: "
-                f"{SHIP_MISSING}"
+                f"{self._store.url}: it ends with entry {newest}, but files of entries up to "
+                f"{self._state.removed} were only there. To find missing objects and ship those that this "
+                f"host has: {SHIP_MISSING}"
             )
         if 0 <= newest <= self._log.floor:
             raise ConfigError(
-                f"landing.mirror.url: {self._store.url} ends with entry {newest}, and retention took "
-                f"entries up to {self._log.floor} here while there was no mirror. Begin it anew at another "
-                "prefix"
+                f"landing.mirror.url: {self._store.url} ends with entry {newest}, but retention removed "
+                f"entries up to {self._log.floor} here while there was no mirror. Begin a new mirror at "
+                "another prefix"
             )
         if newest >= 0:
             entry = self._log.entries.one(newest)

@@ -1,1 +1,1 @@
-"""GaussDB's own on the wire: sessions, log-in, replication messages, commands."""
+"""GaussDB's own wire protocol: sessions, log-in, replication messages, commands."""

@@ -1,4 +1,4 @@
-"""Log-in: what to answer to the server's request for proof, by method.
+"""Answer the server's log-in request, by method.
 
 GaussDB's numbers are its own: 10 means SCRAM to PostgreSQL, and here
 
@@ -76,7 +76,7 @@ class Keys:
     Attributes:
         server_key: proves the server.
         client_key: proves us.
-        stored_key: what the server keeps of `client_key`.
+        stored_key: value that the server stores of `client_key`.
     """
 
     server_key: bytes = dataclasses.field(repr=False)
@@ -89,10 +89,10 @@ class Challenge:
     """Body of the methods 10 and 13.
 
     Attributes:
-        salt_hex: as sent.
+        salt_hex: salt as sent.
         token: 4 bytes to prove the password with.
-        signature: of the server, or None.
-        iterations: as sent, or None.
+        signature: signature of the server, or None.
+        iterations: iterations as sent, or None.
     """
 
     salt_hex: bytes
@@ -128,9 +128,9 @@ def answer(request: AuthRequest, login: Login, minor: int) -> bytes:
     """Answer a request other than `OK`.
 
     Args:
-        request: of the server.
-        login: who logs in.
-        minor: of the protocol version both sides speak.
+        request: request of the server.
+        login: user and password.
+        minor: minor number of the protocol version that both sides speak.
 
     Raises:
         SourceRefusedError: the method is none of ours, there is no password, or the server
@@ -142,8 +142,8 @@ def answer(request: AuthRequest, login: Login, minor: int) -> bytes:
         raise _unsupported(request)
     if not login.password:
         raise SourceRefusedError(
-            "connecting: the server wants a password and none is configured; name a "
-            "password-file, or add the credential `password`"
+            "connecting: the server requires a password and none is configured; set password-file, "
+            "or add the credential `password`"
         )
     return method(_Attempt(request.data, login.user.encode(), login.password.encode(), minor))
 
@@ -151,13 +151,13 @@ def answer(request: AuthRequest, login: Login, minor: int) -> bytes:
 def _unsupported(request: AuthRequest) -> SourceRefusedError:
     if request.data.startswith(b"SCRAM-"):
         return SourceRefusedError(
-            "connecting: the server asks for SCRAM, which no GaussDB does; it is a PostgreSQL: "
-            "set source.kind: postgresql"
+            "connecting: the server asks for SCRAM, so it is a PostgreSQL and not a GaussDB: set "
+            "source.kind: postgresql"
         )
     name = _UNSUPPORTED.get(request.code, "an unknown one")
     return SourceRefusedError(
         f"connecting: the server asks for authentication method {request.code} ({name}), which is "
-        f"not offered here; {_ADVICE}"
+        f"not supported; {_ADVICE}"
     )
 
 
@@ -216,8 +216,8 @@ _METHODS: Final[dict[int, Callable[[_Attempt], bytes]]] = {
 
 def _stored_refusal(code: int, stored: int) -> SourceRefusedError:
     return SourceRefusedError(
-        f"connecting: authentication method {code} with a password stored in form {stored}, which "
-        f"is not offered here; {_ADVICE}"
+        f"connecting: authentication method {code} with a password stored in form {stored} is not "
+        f"supported; {_ADVICE}"
     )
 
 
@@ -232,8 +232,8 @@ def _prove(
         ):
             return prove(keys, challenge.token).hex().encode()
     raise SourceRefusedError(
-        "connecting: the server does not prove that it knows the password: the password is "
-        "wrong, or this is not the server it should be; check the user and the password file"
+        "connecting: the server did not prove that it knows the password. The password is wrong, "
+        "or this is another server; check the user and the password file"
     )
 
 
@@ -257,7 +257,7 @@ def parse_challenge(data: bytes, minor: int) -> Challenge:
 
     Args:
         data: after the code.
-        minor: of the protocol version both sides speak.
+        minor: minor number of the protocol version that both sides speak.
 
     Raises:
         WireError: it is damaged.

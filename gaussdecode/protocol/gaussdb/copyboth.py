@@ -1,4 +1,4 @@
-"""The messages inside CopyData that GaussDB lays out in its own way.
+"""Read and write the CopyData messages that GaussDB lays out in its own way.
 
     XLogData      server  'w'  as PostgreSQL's, big-endian
     Keepalive     server  'k'  wal end u64, peer role i32, peer state i32, server time i64,
@@ -36,12 +36,12 @@ class Keepalive:
     """The server says how far its reader is, and whether it wants an answer.
 
     Attributes:
-        wal_end: of its reader; never to be confirmed.
+        wal_end: WAL end of its reader; never to be confirmed.
         peer_role: 2 primary, 3 standby.
         peer_state: 1 normal.
         server_time_us: microseconds since 2000-01-01 UTC.
         reply_wanted: answer at once, or the server will end the connection.
-        is_catching_up: what the server says of itself.
+        is_catching_up: the server reports that it is catching up.
         rest: bytes that mean nothing.
     """
 

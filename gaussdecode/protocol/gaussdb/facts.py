@@ -1,10 +1,9 @@
-"""Facts by version: what each openGauss loses, hides or leaves out, as one table.
+"""List the limits of openGauss and GaussDB by version, as one table.
 
-Each row says in which versions something holds, and where that is written: a file of the
-server's source with the tags it was read at, or the run that showed it. What `check` tells,
-what the daemon does about it, the table in docs/versions.md and the simulated server's
-versions all go by these rows. Of GaussDB's own source nothing is public: there each row says
-what is assumed.
+Each row says in which versions something holds, and its evidence: a file of the server's source with the tags
+it was read at, or the run that showed it. `check`, the daemon, the table in docs/versions.md and the
+simulated server's versions use these rows. GaussDB's own source is not public: there each row says what is
+assumed.
 """
 
 import dataclasses
@@ -24,7 +23,7 @@ VERSIONS: Final = (
     "6.0.2",
     "7.0.0-RC1",
 )
-"""Whose sources were read: with them something begins or ends."""
+"""Versions whose sources were read, because a fact begins or ends with them."""
 
 _L: Final = "src/gausskernel/storage/replication/logical"
 
@@ -45,10 +44,10 @@ class Fact:
     """One row.
 
     Attributes:
-        title: what holds.
-        spans: from which version on, and before which one no more; None is open.
-        in_gaussdb: what is assumed of GaussDB.
-        source: who says so; files as of the tags v2.1.0 to v7.0.0-RC1.
+        title: the fact.
+        spans: first version, and the first one in which it no longer holds; None is open.
+        in_gaussdb: assumption about GaussDB.
+        source: source who says so; files as of the tags v2.1.0 to v7.0.0-RC1.
     """
 
     title: str
@@ -74,7 +73,7 @@ MEMORY_OPTIONS: Final = Fact(
     f"{_L}/parallel_decode_worker.cpp, ParseDecodingOption()",
 )
 CONFIRMED_FLUSH: Final = Fact(
-    "a slot shows what was confirmed",
+    "a slot shows its confirmed position",
     (("3.0.3", None),),
     True,
     "src/gausskernel/storage/replication/slotfuncs.cpp",
@@ -101,7 +100,7 @@ DROPS_SERIAL: Final = Fact(
     f"{_L}/reorderbuffer.cpp, stopDecoding; seen on 5.0.0",
 )
 WARNS: Final = Fact(
-    "what was so dropped is announced by a notice, if the session asks for warnings",
+    "a notice announces these dropped rows, if the session asks for warnings",
     (("3.0.3", None),),
     True,
     f"{_L}/logical.cpp; src/gausskernel/storage/replication/syncrep.cpp; seen on 5.0.0",
@@ -149,13 +148,13 @@ OVERTAKEN_PARALLEL: Final = Fact(
     f"{_L}/decode.cpp: XLH_DELETE_IS_SUPER is not looked at; seen on 6.0.2",
 )
 OVERTAKEN_SERIAL: Final = Fact(
-    "serial decoding sends it so",
+    "serial decoding sends such an upsert in the same way",
     (("2.1.0", "6.0.2"), ("7.0.0-RC1", None)),
     True,
     f"{_L}/reorderbuffer.cpp, ReorderBufferRemoveChangeForUpsert(); seen on 6.0.2",
 )
 OVERTAKEN_USTORE: Final = Fact(
-    "of one into a ustore table the INSERT is sent, and nothing that takes it back",
+    "for such an upsert into a ustore table the INSERT is sent, and nothing that takes it back",
     (("2.1.0", None),),
     True,
     "src/gausskernel/storage/access/ustore/knl_uheap.cpp; seen on 6.0.2",
@@ -195,7 +194,7 @@ FACTS: Final = (
     ORIGINS,
     BEGIN_XID,
 )
-"""All rows, what is lost first."""
+"""All rows; those about lost changes first."""
 
 
 def cells(fact: Fact) -> list[str]:

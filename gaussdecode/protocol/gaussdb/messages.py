@@ -1,4 +1,4 @@
-"""Messages of the front-end/back-end protocol 3, as far as GaussDB uses it.
+"""Read and write messages of the front-end/back-end protocol 3, as far as GaussDB uses it.
 
     message        type u8, length i32 (of itself and the body), body
     startup        length i32, protocol i32, (name NUL, value NUL)*, NUL        no type
@@ -66,7 +66,7 @@ class Message:
 
     Attributes:
         tag: its type.
-        body: what follows the length.
+        body: bytes after the length.
     """
 
     tag: Tag
@@ -182,7 +182,7 @@ class AuthRequest:
 
     Attributes:
         code: 0 when it is content, else the method.
-        data: what belongs to the method.
+        data: data of the method.
     """
 
     code: int

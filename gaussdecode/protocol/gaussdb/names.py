@@ -1,11 +1,11 @@
-"""Names as GaussDB's rows spell them, and the `Shape` that they make.
+"""Read the names in GaussDB's rows, and make a `Shape` of them.
 
-Column names are SQL-quoted in every style, tables only where the style says so. In the text
-style schema and table stand side by side, unquoted, so that a blank in one of them can be
-read in several ways: then all of them are given.
+Column names are SQL-quoted in every style, tables only where the style says so. In the text style schema and
+table stand side by side, unquoted. A blank in one of them can then be read in several ways, and all are
+given.
 
-Given the raw spans of one row, which never belong to a value; asked once per new shape, so
-plain and slow. Names arrive in the encoding of the database, `decode` knows it.
+Given the raw spans of one row, which never belong to a value. Called once per new shape, so it is plain and slow.
+Names have the encoding of the database; `decode` converts them.
 """
 
 import json
@@ -36,11 +36,11 @@ def shape_of(
     Args:
         style: ``b``, ``t``, ``j``, ``q``, or ``s`` for text of a serial plug-in.
         op: ``I``, ``U``, ``D`` or ``T``.
-        head: what names the table, as sent.
+        head: bytes with the table's name, as sent.
         new: per column of the new tuple its name and type as sent; None without one. The
             type is part of the name in styles b and t, and not sent in q.
         old: the same of the old tuple.
-        decode: from the database's encoding.
+        decode: converts from the database's encoding.
 
     Returns:
         The shape, all names unquoted.

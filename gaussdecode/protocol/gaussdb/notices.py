@@ -1,4 +1,4 @@
-"""The one notice that means loss, and how to read it.
+"""Read the one notice of GaussDB that reports possible loss.
 
 In parallel mode the server drops the rows that follow a catalogue change inside the same
 transaction, and says so in a NoticeResponse between the data:
@@ -29,7 +29,7 @@ class LostChanges:
     """A transaction that may be incomplete.
 
     Attributes:
-        xid: of it, or of a part of it.
+        xid: XID of the transaction, or of a part of it.
         first_lsn: its first change.
         final_lsn: its commit record.
         skip_start_lsn: rows from here on were dropped.

@@ -1,8 +1,7 @@
-"""START_REPLICATION for GaussDB and openGauss: which options the server is told, and how.
+"""Build START_REPLICATION for GaussDB and openGauss: which options are sent, and how.
 
-Given a checked configuration and what is known of the server; gives texts, asks nobody.
-What is passed on is decided by the options table: a value that the configuration sets and
-that this version of the server knows. Four are passed on whatever the configuration says:
+Given a checked configuration and the server's version, gives texts. The options table decides: an option is
+sent when the configuration sets it and this version of the server knows it. Four are always sent:
 
 ========================= ==============================================================
 ``parallel-decode-num``   also 1, because the server's own default can be changed
@@ -94,9 +93,9 @@ def server_options(
     """Choose what the server is told.
 
     Args:
-        request: for a server.
-        profile: of the server that was found.
-        is_landing: for a landing, else for peek and get.
+        request: request for a server.
+        profile: profile of the server that was found.
+        is_landing: true for a landing, false for peek and get.
 
     Returns:
         Values by option name, in the order of the table.
@@ -177,8 +176,8 @@ def start_command(slot: str, lsn: Lsn | int, options: Mapping[str, str]) -> str:
 
     Args:
         slot: name.
-        lsn: where to start; 0 for where the slot stands.
-        options: from `server_options`.
+        lsn: start of the stream; 0 for the position of the slot.
+        options: options from `server_options`.
 
     Raises:
         ConfigError: a name or value that the server's check of the command would refuse.
@@ -186,7 +185,7 @@ def start_command(slot: str, lsn: Lsn | int, options: Mapping[str, str]) -> str:
     for name, value in options.items():
         if not is_balanced(literal(value)):
             raise ConfigError(
-                f"decoding.{name}: the server takes no command with such quotes or brackets; "
+                f"decoding.{name}: the server refuses a command with unbalanced quotes or brackets; "
                 "balance them, or leave the option out"
             )
     return start_replication(slot, Lsn(lsn), options)

@@ -1,4 +1,4 @@
-"""A GaussDB stream as the product prints it, statement by statement.
+"""Print a GaussDB stream as the product's own client does, statement by statement.
 
 Given the payload of an XLogData message in any style, gives lines, in the bytes that the
 server sent. Text and JSON lines are the server's own; binary records are spelled as the
@@ -62,10 +62,10 @@ class Statement:
     """One line of the stream.
 
     Attributes:
-        part: what it is.
+        part: kind of the part.
         line: without its end; may hold line ends of values.
         lsn: its own; for a commit the end of its record. None where the form does not say.
-        csn: of a BEGIN that says it, else None.
+        csn: CSN of a BEGIN that says it, else None.
     """
 
     part: Part
@@ -89,7 +89,7 @@ def statements(
         payload: after the 25 bytes of the header.
         style: b, t, j, s or q.
         is_batched: the server was asked to gather.
-        header_lsn: of the message; only serial decoding puts the statement's own there.
+        header_lsn: header LSN of the message; only serial decoding puts the statement's own there.
 
     Raises:
         WireError: the payload does not follow the form.

@@ -1,4 +1,4 @@
-"""Profiles: what a version of the server can do, from the text of ``version()``.
+"""Find what a server version can do, from the text of ``version()``.
 
     (openGauss 6.0.0-RC1 build ed7f8e37) compiled at ...
     (openGauss-lite 5.0.3 build 89d144c2) compiled at ...
@@ -48,7 +48,7 @@ class VersionProfile:
         version: three numbers.
         is_candidate: a release candidate, which may lack what the release has.
         is_commercial: GaussDB, not openGauss.
-        text: of the version as the server spells it.
+        text: text of the version as the server spells it.
     """
 
     product: str

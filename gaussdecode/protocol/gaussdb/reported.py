@@ -1,8 +1,8 @@
-"""Reported settings: changes that a server tells of inside a stream when it is reloaded.
+"""Check settings that a server reports inside a stream after a reload.
 
-Given the settings reported so far and the body of a ParameterStatus, says whether values may
-be written in another way from here on. What was printed before is not affected, so a session
-that ends here loses nothing: the next one looks at the settings before it begins.
+Given the settings reported so far and the body of a ParameterStatus, says whether values may look different
+from here on. Earlier values are not affected, so a session that ends here loses nothing: the next
+one checks the settings before it begins.
 """
 
 from collections.abc import MutableMapping

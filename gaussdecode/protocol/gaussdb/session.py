@@ -1,8 +1,8 @@
-"""A session from its first byte to the stream: messages in, bytes to send out.
+"""Run a session from its first byte to the stream: messages in, bytes to send out.
 
-`Session` is told every message and gives what to send back. What it learned stands in its
-attributes. It knows no socket and no clock; TLS is agreed upon before it begins. One
-table says which message may come in which phase; any other raises and changes nothing.
+`Session` takes every message and gives the bytes to send back. Its attributes have what it learned. It knows no
+socket and no clock; TLS is agreed upon before it begins. A table says which message may come in which phase;
+any other raises and changes nothing.
 
     AUTHENTICATING --OK--> SETTING_UP --ready--> IDLE <--> BUSY --CopyBoth--> STREAMING
                                                             BUSY --CopyOut--> COPYING --done--> BUSY
@@ -76,20 +76,20 @@ class Session:
     """One session.
 
     Args:
-        login: who logs in.
-        parameters: of the startup message: ``database``, settings, ``replication``.
+        login: user and password.
+        parameters: parameters of the startup message: ``database``, settings, ``replication``.
         protocol: version to ask for.
 
     Attributes:
-        phase: where it is.
+        phase: current phase.
         has_answered: a password, or proof of it, was given away.
         minor: minor version that both sides speak.
         parameters: settings that the server reported.
         columns: names, of the last answer with rows.
-        rows: of it.
+        rows: rows of it.
         error: fields of the error of the last command, or of the one that ended the session.
         notices: fields of the first hundred notices.
-        cancel_key: what cancels a command of the session, for `messages.cancel_request`; empty for none.
+        cancel_key: key that cancels a command of the session, for `messages.cancel_request`; empty for none.
     """
 
     def __init__(self, login: auth.Login, parameters: Mapping[str, str], protocol: int) -> None:
@@ -139,7 +139,7 @@ class Session:
         following = TRANSITIONS[self.phase].get(message.tag)
         if following is None:
             raise SequenceError(
-                f"a message {message.tag.name} in a session that is {self.phase.value}"
+                f"unexpected message {message.tag.name} in a session that is {self.phase.value}"
             )
         if message.tag is Tag.AUTHENTICATION:
             return self._authenticate(message.body, following)

@@ -1,1 +1,1 @@
-"""A slot of GaussDB or openGauss, over our own client."""
+"""Read a slot of GaussDB or openGauss, over our own client."""

@@ -1,9 +1,8 @@
-"""Descriptions of tables, those of quiet ones in a file.
+"""Keep descriptions of tables in memory, and those of quiet tables in a file.
 
-Option desc-memory-limit bounds what descriptions may hold of memory. Above it those that
-were asked for least recently go to a file without a name and come back when asked for.
-Nothing is lost by a disk that fails: what it would not take or give back counts as never
-seen, which costs a repeated definition.
+Option desc-memory-limit limits the memory of descriptions. Above it the least recently used ones go to a file
+without a name, and come back when they are needed. A failing disk loses nothing: a description that it does not
+take or give back counts as never seen, which costs a repeated definition.
 """
 
 import collections
@@ -21,7 +20,7 @@ class Spill:
 
     Args:
         memory_limit: bytes of records above which they go to disk; 0 for no limit.
-        directory: where the file is made, exists by then; None for the system's.
+        directory: directory of the file, which exists by then; None for the system's.
     """
 
     def __init__(self, memory_limit: int = 0, directory: str | None = None) -> None:

@@ -1,8 +1,8 @@
-"""Which tables a transaction may have lost rows of, by reading its stretch of the WAL once more.
+"""Find the tables that a transaction may have lost rows of, by reading its part of the WAL once more.
 
-The server leaves rows out that follow DDL in their transaction, and names each transaction with DDL,
-also the many that lost nothing. `pg_logical_get_area_changes` (from 3.0.0 on) prints what a stretch of
-the WAL holds, without a slot, and leaves nothing out for DDL. By the server's source:
+The server leaves out rows that follow DDL in their transaction. It names each transaction with DDL,
+also the many that lost nothing. `pg_logical_get_area_changes` (from 3.0.0 on) prints the content of a stretch of
+the WAL, without a slot, and leaves nothing out for DDL. According to the server's source:
 
 * it prints every change of the stretch, of all transactions, also of those that were rolled back, and
   does not say of which each is. So a table that it names may have lost rows; one that it does not name
@@ -54,7 +54,7 @@ class Area:
     """Asks a server; opens a connection when first asked, and another when it is lost.
 
     Args:
-        address: of the SQL port; the role needs REPLICATION, as for the stream.
+        address: address of the SQL port; the role needs REPLICATION, as for the stream.
         clock: monotonic seconds.
     """
 
@@ -75,7 +75,7 @@ class Area:
         """Tell which tables may lack rows of a transaction.
 
         Args:
-            of: as the server named it; it has committed.
+            of: transaction as the server named it; it has committed.
 
         Returns:
             Schema and name of each; empty where it lost nothing; None where nobody can tell, and why is
@@ -114,9 +114,7 @@ class Area:
             self._connection.query(f"SET statement_timeout = {limit}")
         profile = self._connection.profile
         if not profile.reads_areas:
-            raise SourceRefusedError(
-                f"what {profile.name} tells of a stretch of its WAL is not known to be whole"
-            )
+            raise SourceRefusedError(f"{profile.name} may leave out parts of a stretch of its WAL")
         upto = type(of.final_lsn)(of.final_lsn + 1)  # else it ends before the commit record
         rows = self._connection.query(_AREA.format(xid=of.xid, first=of.skip_start_lsn, upto=upto))
         if not any(is_end == "t" for is_end, _ in rows):

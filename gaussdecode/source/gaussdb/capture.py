@@ -1,7 +1,6 @@
-"""Recording a GaussDB stream, with what the catalogue said of its tables.
+"""Record a GaussDB stream, with the catalogue's descriptions of its tables.
 
-The frames are those of `capture`, and two kinds more, between which and the data the order is
-that of the stream:
+The frames are those of `capture`, and two more kinds. They are in the order of the stream, between its data:
 
     N   a NoticeResponse: its letter and body; DDL in a transaction shows nowhere else
     T   what the catalogue said when a shape of a row was new: its letter and a JSON object,
@@ -93,8 +92,8 @@ class RecordingCatalog:
     """Asks the server, and writes every answer down.
 
     Args:
-        catalog: of the server.
-        writer: of the capture.
+        catalog: catalogue of the server.
+        writer: writer of the capture.
     """
 
     def __init__(self, catalog: GaussCatalog, writer: CaptureWriter) -> None:
@@ -128,9 +127,9 @@ def record_gaussdb(
     """Record a slot from where it stands; confirms nothing.
 
     Args:
-        config: of kind gaussdb.
-        address: of the SQL port.
-        path: of the new file.
+        config: configuration of kind gaussdb.
+        address: address of the SQL port.
+        path: path of the new file.
         limits: when to stop; whichever comes first. A position is reached when a commit ends
             there, or when the server has read on to it and sends nothing more.
         should_stop: asked several times a second.
@@ -164,7 +163,7 @@ def record_gaussdb(
 
 
 def wal_end(config: Config, address: SourceAddress) -> Lsn:
-    """Where the server's WAL ends now.
+    """The present end of the server's WAL.
 
     Raises:
         SourceError: the server failed or refused.

@@ -1,8 +1,8 @@
-"""The catalogue of a GaussDB: key, modifiers and user types, which its stream does not tell.
+"""Read keys, modifiers and user types from the catalogue of a GaussDB; its stream does not send them.
 
-Ordinary SQL that a server of the 9.2 family understands, on a connection of its own to
-the SQL port, asked when a relation version is first seen and never on the way of a row.
-The answer describes the table as it is now, which may be newer than the WAL being read.
+Ordinary SQL that a server of the 9.2 family understands, over its own connection to the SQL port. Asked when a
+relation version is first seen, never for a row. The answer describes the table as it is now, which may be newer
+than the WAL being read.
 
 A server that fails or takes too long raises `SourceError`: the stream of GaussDB carries
 neither keys nor modifiers, so a table landed without them could not be followed, and the
@@ -63,11 +63,11 @@ class CatalogType:
     Attributes:
         oid: pg_type.oid.
         schema: name.
-        name: of the type.
+        name: name of the type.
         kind: pg_type.typtype: ``b`` base, ``c`` composite, ``d`` domain, ``e`` enum, ...
-        base_oid: of a domain, the type at its bottom; else the type itself.
-        base_modifier: of that type, -1 for none.
-        element_oid: of an array, what it holds; else 0.
+        base_oid: base OID of a domain, the type at its bottom; else the type itself.
+        base_modifier: base modifier of that type, -1 for none.
+        element_oid: element OID of an array, what it holds; else 0.
         category: pg_type.typcategory; ``A`` for an array.
     """
 
@@ -85,7 +85,7 @@ class GaussCatalog:
     """Looks tables and types up; opens its connection when first asked, and again when lost.
 
     Args:
-        address: of the SQL port; the role needs no privilege beyond logging in.
+        address: address of the SQL port; the role needs no privilege beyond logging in.
         clock: monotonic seconds.
     """
 
@@ -113,7 +113,7 @@ class GaussCatalog:
 
         Args:
             schema: unquoted name.
-            name: of the table, unquoted.
+            name: name of the table, unquoted.
 
         Returns:
             It, or None when there is no such table any more.
@@ -128,7 +128,7 @@ class GaussCatalog:
         """Look types up, with the types that domains and arrays lead to.
 
         Args:
-            oids: of types; those that are not there are missing in the answer.
+            oids: OIDs of types; those that are not there are missing in the answer.
 
         Raises:
             SourceError: the catalogue cannot be read now; it is tried again.

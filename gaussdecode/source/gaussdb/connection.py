@@ -1,8 +1,7 @@
 """A connection to GaussDB: the socket, TLS, and the loop that waits.
 
-What is said on it stands in `protocol.gaussdb.session`; where it goes in `target`.
-Errors come out as `SourceError` or `SourceRefusedError`, judged by `errors`, without
-a password. A connection belongs to the thread that made it.
+The protocol is in `protocol.gaussdb.session`, the address in `target`. Errors come out as `SourceError` or
+`SourceRefusedError`, judged by `errors`, without a password. A connection belongs to the thread that made it.
 
 There are two kinds. One for replication goes to the HA port where the server has one, is
 told ``IDENTIFY_SYSTEM`` and START_REPLICATION and nothing else, and is lost with the first
@@ -63,7 +62,7 @@ class GaussConnection:
 
     Attributes:
         socket: blocking until the stream starts.
-        is_encrypted: by TLS.
+        is_encrypted: the connection uses TLS.
         is_replication: it was opened to stream.
         endpoint: whom it reached.
         pending: after `start_stream`, what was read after the server's consent.
@@ -150,7 +149,7 @@ class GaussConnection:
 
         Args:
             sql: the command.
-            wanted_bytes: of lines handed over at once, about.
+            wanted_bytes: approximate size of lines handed over at once.
 
         Yields:
             Whole lines.
@@ -161,7 +160,7 @@ class GaussConnection:
         """
         self._ask(sql, Phase.COMMAND)
         if self._session.phase is not SessionPhase.COPYING:
-            raise SequenceError("a command was to copy and did not")
+            raise SequenceError("a COPY command did not start a copy")
         try:
             yield from self._copied(wanted_bytes)
         except SourceError as error:
@@ -224,7 +223,7 @@ class GaussConnection:
         """Why the stream ended.
 
         Args:
-            body: of the ErrorResponse; None when the connection ended without one.
+            body: body of the ErrorResponse; None when the connection ended without one.
         """
         if body is None:
             return broken(Phase.STREAM, "the server closed the connection")
@@ -472,8 +471,8 @@ class _Attempt:
             connection.log_in(self._deadline)
         except (WireError, SequenceError) as error:
             raise SourceRefusedError(
-                f"connecting: what answers at {self._endpoint} does not speak GaussDB's protocol "
-                f"({error}); check host and port"
+                f"connecting: the server at {self._endpoint} does not speak GaussDB's protocol ({error}); "
+                "check host and port"
             ) from None
         connection.socket.settimeout(None)
         return connection

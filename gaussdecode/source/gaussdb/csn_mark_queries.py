@@ -1,4 +1,4 @@
-"""The marker: asks the nodes what a round wants to know, on an ordinary connection to each.
+"""Ask the nodes the questions of a mark, over an ordinary connection to each.
 
 Rows are read by column name, because versions differ. No role needs a right for its questions on
 openGauss; one that may not see the states of others' sessions waits for their transactions to end.
@@ -48,7 +48,7 @@ class Marker:
     """Takes marks.
 
     Args:
-        connections: by node; an ordinary one to each, that is used for nothing else meanwhile.
+        connections: connections by node; an ordinary one to each, that is used for nothing else meanwhile.
         is_clock_local: see `Round`.
 
     Attributes:
@@ -63,7 +63,7 @@ class Marker:
 
     @property
     def waiting(self) -> frozenset[tuple[str, Running]]:
-        """What this round waits for."""
+        """The transactions that this round waits for."""
         return self._round.waiting
 
     def step(self) -> Mark | None:
@@ -128,26 +128,26 @@ def answer_from(connection: GaussConnection, ask: Ask) -> Answer:
         if error.sqlstate not in {NO_PRIVILEGE, _UNKNOWN_FUNCTION}:
             raise
         raise SourceRefusedError(
-            f"{ask.node}: landing in the order of CSNs asks the server for {name}, which it "
-            f"refuses ({error}); GRANT EXECUTE on it to the role or take another version, or "
-            "set decoding.output-order: 0 for a new landing",
+            f"{ask.node}: landing in CSN order calls {name} on the server, which refuses it "
+            f"({error}); GRANT EXECUTE on it to the role, take another server version, or set "
+            "decoding.output-order: 0 for a new landing",
             error.sqlstate,
         ) from error
     except KeyError as error:
         raise SourceRefusedError(
-            f"{ask.node}: {name} answers in a way that is not known here; set "
-            "decoding.output-order: 0 for a new landing"
+            f"{ask.node}: {name} gives an unknown answer; set decoding.output-order: 0 for a new "
+            "landing"
         ) from error
     except ValueError as error:
-        raise SequenceError(f"{ask.node}: {name} answers what cannot be: {error}") from error
+        raise SequenceError(f"{ask.node}: {name} gives an impossible answer: {error}") from error
 
 
 def answer_of(what: What, rows: Rows) -> Answer:
-    """What the rows of an answer say.
+    """Convert the rows of an answer.
 
     Args:
         what: was asked.
-        rows: by column name.
+        rows: rows by column name.
 
     Returns:
         The answer as `Round.answered` takes it.

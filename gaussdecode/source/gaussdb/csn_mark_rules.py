@@ -1,8 +1,8 @@
-"""Marks: up to which CSN everything of a slot has come, found out while transactions run.
+"""Find the CSN up to which all changes of a slot have arrived, while transactions run.
 
-Pure: what is to be asked of each node comes out, what it answers goes in. A server draws a CSN, then
-writes the commit record, then has the transaction leave the running ones; the stream follows the records.
-So a round asks, of all nodes each time before the next question:
+Pure: gives the questions for each node, and takes the answers. A server draws a CSN, then writes the commit
+record, then removes the transaction from the running ones; the stream follows the records. So a round asks all
+nodes each question before the next one:
 
 1. LOW, where the log ends. Every commit record before it has drawn already.
 2. NEXT_CSN. The greatest of the answers is C: each node knows of what it has written, none of what is to come.
@@ -47,8 +47,8 @@ class Running(NamedTuple):
     """A row of the running transactions that has a transaction number.
 
     Attributes:
-        xid: of the top transaction; those below it commit with it.
-        pid: whose it is; None where nobody's, as of a prepared one.
+        xid: XID of the top transaction; its subtransactions commit with it.
+        pid: process id whose it is; None where nobody's, as of a prepared one.
     """
 
     xid: int
@@ -59,9 +59,9 @@ class Session(NamedTuple):
     """A row of the activity.
 
     Attributes:
-        pid: of the thread.
-        state: as the server says it; None or unknown proves nothing.
-        query_start: of its statement, as text that is compared for sameness and never to a clock.
+        pid: process id of the thread.
+        state: state as the server reports it; None or unknown proves nothing.
+        query_start: query start of its statement, as text that is compared for sameness and never to a clock.
     """
 
     pid: int
@@ -80,8 +80,8 @@ class Mark:
 
     Attributes:
         csn: the last one of what has come.
-        confirmable_lsns: by node, what may be confirmed when everything up to `csn` is durable.
-        required_lsns: by node, what has to be received.
+        confirmable_lsns: confirmable LSNs by node, what may be confirmed when everything up to `csn` is durable.
+        required_lsns: required LSNs by node, what has to be received.
     """
 
     csn: int
@@ -100,14 +100,14 @@ class Round:
     Attributes:
         nodes: all of them.
         is_clock_local: a session draws its CSN in its own COMMIT; never so on a distributed server.
-        stage: what is asked now; None at the end.
+        stage: present question; None at the end.
         left: nodes that have not answered it.
         is_first: the running transactions are asked for the first time.
         lows, highs: by node.
         csn: C.
-        waiting: what may have drawn below C, by node.
-        seen: what each session did when first looked at after C, by node.
-        before: where the logs ended at the end of the round before, by node.
+        waiting: transactions that may have drawn below C, by node.
+        seen: state of each session when first read after C, by node.
+        before: ends of the WAL at the end of the round before, by node.
     """
 
     nodes: tuple[str, ...]
@@ -133,7 +133,7 @@ class Round:
         Args:
             nodes: names; of several, all have one clock.
             is_clock_local: see the class.
-            before: what the round before has found; None for the first one.
+            before: result of the round before; None for the first one.
 
         Returns:
             The round.
@@ -149,12 +149,12 @@ class Round:
 
     @property
     def asks(self) -> tuple[Ask, ...]:
-        """What to ask now, in any order; the same again after a wait where `waiting` stays."""
+        """The present questions, in any order; repeated after a wait while `waiting` is not empty."""
         return () if self.stage is None else tuple(Ask(node, self.stage) for node in self.left)
 
     @property
     def mark(self) -> Mark | None:
-        """What was found; None before the end."""
+        """The mark; None before the end."""
         if self.stage is not None:
             return None
         return Mark(self.csn - 1, dict(self.confirmable_lsns), dict(self.required_lsns))
@@ -248,7 +248,7 @@ class Round:
 def _refuse_back(node: str, lsn: Lsn, before: tuple[tuple[str, Lsn], ...]) -> None:
     known = dict(before).get(node, lsn)
     if lsn < known:
-        raise SequenceError(f"{node} says that its log ends at {lsn}, and said {known} before")
+        raise SequenceError(f"{node} reports the end of its WAL at {lsn}, after {known} before")
 
 
 def _is_proof(session: Session, first: Session | None) -> bool:
@@ -281,7 +281,7 @@ class Passed:
     """How far streams have come that the server sends in the order of CSNs.
 
     Attributes:
-        csns: by node, of the newest commit or heartbeat; 0 before one has come.
+        csns: CSNs by node, of the newest commit or heartbeat; 0 before one has come.
     """
 
     csns: Mapping[str, int]

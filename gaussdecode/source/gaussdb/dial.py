@@ -1,4 +1,4 @@
-"""A way to a server: the TCP or Unix socket, and TLS over it.
+"""Open the TCP or Unix socket to a server, and TLS over it.
 
 Given an endpoint and a deadline, `open_socket` gives a socket on which nothing was said
 yet. Every failure is a `SourceError` that names the endpoint, or a `SourceRefusedError`
@@ -60,7 +60,7 @@ def open_socket(
         endpoint: whom a certificate must name.
         place: one of its addresses.
         target: socket options and what TLS needs.
-        deadline: on the monotonic clock.
+        deadline: deadline on the monotonic clock.
         is_tls: agree upon TLS; with ``prefer`` the server may say no.
 
     Raises:
@@ -106,7 +106,7 @@ def _left(deadline: float) -> float | None:
 
 
 def reason_of(error: OSError) -> str:
-    """Say what went wrong with a socket, without what the library adds."""
+    """Describe the failure of a socket, without the library's additions."""
     if isinstance(error, TimeoutError):
         return "no answer in time"
     if isinstance(error, ssl.SSLError) and error.reason == "WRONG_VERSION_NUMBER":
@@ -123,8 +123,8 @@ def _failure(error: OSError, endpoint: Endpoint) -> SourceError:
                 f"connecting: {endpoint}: the certificate is for another host; check host="
             )
         return SourceRefusedError(
-            f"connecting: {endpoint}: the server's certificate does not stand the test "
-            f"({error.verify_message}); see sslrootcert"
+            f"connecting: {endpoint}: the server's certificate is not valid ({error.verify_message}); "
+            "see sslrootcert"
         )
     return broken(Phase.CONNECT, f"{endpoint}: {reason_of(error)}")
 

@@ -1,9 +1,8 @@
-"""Errors of GaussDB: what each means to the operator, and whether to try again.
+"""Classify errors of GaussDB: what each means to the operator, and whether to try again.
 
-GaussDB's codes say little (a missing slot and a bug share one), so its texts are looked at
-first; a text that is not listed is judged by its SQLSTATE as PostgreSQL's are. What is
-tried again by the daemon counts against the account: ten wrong passwords lock it, so a
-refused log-in is never retryable.
+GaussDB's codes say little (a missing slot and a bug share one), so its texts are looked at first. A text that is
+not listed is judged by its SQLSTATE, as PostgreSQL's are. Ten wrong passwords lock the account, and the
+daemon's retries count too. So a refused log-in is never retried.
 """
 
 import re
@@ -163,9 +162,9 @@ def server_error(
     """Make the exception for an ErrorResponse.
 
     Args:
-        phase: what was going on.
-        fields: of the message, by letter.
-        secrets: to be cut out of the text.
+        phase: phase in which it came.
+        fields: fields of the message, by letter.
+        secrets: secrets to be cut out of the text.
     """
     message, sqlstate = fields.get("M", ""), fields.get("C")
     verdict = verdict_of(phase, message, sqlstate)

@@ -1,4 +1,4 @@
-"""Rows that are already in a GaussDB; implements `export`.
+"""Read rows that are already in a GaussDB; implements `export`.
 
 Tables are read by ordinary SQL through our own client, each as one piece, in a view that
 `view` takes. There are no publications: what the stream covers is the white list, or
@@ -72,8 +72,8 @@ class TableReader:
     """See `export.TableReader`. Values are printed as the decoders print them.
 
     Args:
-        address: of the SQL port.
-        white_list: which tables are wanted.
+        address: address of the SQL port.
+        white_list: wanted tables.
         statement_seconds: longest statement.
         should_stop: asked while a statement runs.
     """
@@ -124,7 +124,7 @@ class TableReader:
         """See `export.TableReader`."""
         found = read_table(self.connection, table.schema, table.name)
         if found is None or found.oid != table.oid:
-            raise TableChangedError(f"table {table.title} is gone, or another one")
+            raise TableChangedError(f"table {table.title} was dropped or replaced")
         columns = tuple(ShapeColumn(column.name, column.type_oid) for column in found.columns)
         relations = GaussRelations(WhiteList(), _Catalog(self.connection))
         shape = Shape(((table.schema, table.name),), "I", columns, None)
@@ -159,8 +159,8 @@ class TableReader:
         ((options,),) = self.connection.query(_OPTIONS % table.oid)
         if storage_option(options, "enable_rowsecurity") in ("true", "on", "1"):
             raise SourceRefusedError(
-                f"table {table.title} has row level security, which may leave rows out; turn it "
-                "off, or leave the table out of snapshots (snapshot.skip)"
+                f"table {table.title} has row level security, which may leave rows out; turn it off, or "
+                "set snapshot.tables to none for the table"
             )
         source = shape.leaves[0].quoted
         try:
@@ -256,8 +256,8 @@ class GaussExporter:
     """See `export.Exporter`.
 
     Args:
-        config: of a source of kind gaussdb.
-        address: of its server; None for what `config` says.
+        config: configuration of a source of kind gaussdb.
+        address: address of its server; None for what `config` says.
 
     Raises:
         ConfigError: the password file cannot be used.

@@ -1,4 +1,4 @@
-"""Which old columns GaussDB sends of a table: judged from old tuples and the catalogue.
+"""Judge which old columns GaussDB sends of a table, from old tuples and the catalogue.
 
 An old tuple shows the replica identity that was in force when the WAL was written; the
 catalogue says what is declared now, which may be newer. Where they differ the tuple is
@@ -33,7 +33,7 @@ MAX_FLIPS: Final = 3  # arbitrary
 
 
 class Nulls(enum.Enum):
-    """What becomes of NULLs in the old tuples of a stream.
+    """How NULLs appear in the old tuples of a stream.
 
     SENT: they are sent, as far as is known of the server.
     LEFT_OUT: they are left out; a tuple of NULLs alone has no column.
@@ -46,10 +46,10 @@ class Nulls(enum.Enum):
 
 
 def nulls_of(version: int, style: str) -> Nulls:
-    """What becomes of NULLs in the old tuples of a version's stream.
+    """How NULLs appear in the old tuples of a version's stream.
 
     Args:
-        version: as one number.
+        version: version as one number.
         style: ``b``, ``t``, ``j``, ``s`` or ``q``; the serial text of these versions is JSON.
     """
     if not omits_nulls(version):
@@ -63,7 +63,7 @@ class Identity:
 
     Attributes:
         letter: replica identity.
-        names: of the columns that are sent.
+        names: names of the columns that are sent.
         has_gaps: NULLs among them are left out.
         flips: how often the table went from a part of its columns to all of them.
         is_speculative: the row at hand is a DELETE that takes back what an upsert inserted.
@@ -81,12 +81,12 @@ class _Case:
     """A row at hand with all that a rule may look at.
 
     Attributes:
-        shape: of the row.
+        shape: shape of the row.
         names: all columns of the table.
-        held: what was in force until now, carried on to these columns; None for nothing.
-        declared: in the catalogue.
+        held: identity in force until now, applied to these columns; None for none.
+        declared: identity declared in the catalogue.
         catalog: the table there, or None.
-        nulls: what becomes of them in old tuples.
+        nulls: how NULLs appear in old tuples.
         gaps: NULLs were left out until now.
         flips: how often the table went from a part of its columns to all of them.
     """
@@ -223,14 +223,14 @@ def judge(
     catalog: CatalogTable | None,
     nulls: Nulls = Nulls.SENT,
 ) -> Identity:
-    """Say which old columns are sent: what was seen, else what is declared.
+    """Decide which old columns are sent: from old tuples, else from the catalogue.
 
     Args:
-        shape: of the row at hand.
+        shape: shape of the row at hand.
         names: all columns of the table.
-        before: what was in force until now, or None.
-        catalog: what is declared now, or None.
-        nulls: what becomes of them in old tuples.
+        before: identity in force until now, or None.
+        catalog: identity declared now, or None.
+        nulls: how NULLs appear in old tuples.
     """
     case = _Case(
         shape,

@@ -1,7 +1,7 @@
-"""Role, settings and connection of a GaussDB, inspected for the doctor.
+"""Inspect role, settings and connection of a GaussDB, for `check`.
 
-As `inspection`, on an ordinary connection. Read by column name, because every version has
-other columns; what a version or the role's rights do not show is None, and no finding.
+As `inspection`, on an ordinary connection. Rows are read by column name, because every version has other
+columns. Values that a version or the role's rights do not show are None, and no finding.
 """
 
 import dataclasses
@@ -37,16 +37,16 @@ _TRUE: Final = "t"
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class GaussInspection:
-    """What was found.
+    """The result of an inspection.
 
     Attributes:
         role: we are.
         has_all_rights: it is the initial user.
         extra_rights: attributes that following a slot does not need.
-        connection_limit: of the role; -1 for none.
+        connection_limit: connection limit of the role; -1 for none.
         settings: the few that matter here and are visible.
-        slots: of the server.
-        active_slots: of these, those that are read now.
+        slots: slots of the server.
+        active_slots: slots that are being read now.
         is_encrypted: this connection.
         clock_offset: seconds by which the server's clock is ahead of ours.
         oldest_transaction: seconds.

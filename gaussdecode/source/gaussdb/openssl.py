@@ -1,10 +1,10 @@
-"""The OpenSSL behind an `ssl.SSLSocket`, for the receive loop to read from without the GIL.
+"""Find the OpenSSL behind an `ssl.SSLSocket`, so that the receive loop reads from it without the GIL.
 
-Python's `ssl` reads one record of TLS at a time, each through an object and with two system calls: a
-server that sends a record for every message makes that most of what receiving costs. The functions are
-those of the library that the `_ssl` module is linked to, and no other; the connection's ``SSL *``
-stands in Python's object, whose layout is checked by what else must stand there, and by the socket
-that OpenSSL says the connection has. Where anything differs, there is none, and Python reads.
+Python's `ssl` reads one TLS record at a time, each through an object and with two system calls. Where a server
+sends a record for every message, that is most of the cost of receiving. The functions are those of the library
+that the `_ssl` module is linked to, and no other. The connection's ``SSL *`` is in Python's object. Its
+layout is checked by the other values in the object, and by the socket that OpenSSL reports for the connection.
+Where anything differs, there is no pointer, and Python reads.
 """
 
 import _ssl
@@ -28,7 +28,7 @@ class OpenSsl:
     """A connection, and the functions that read from it.
 
     Attributes:
-        address: of the ``SSL``.
+        address: address of the ``SSL``.
         functions: addresses of `FUNCTIONS`, by name.
     """
 

@@ -1,4 +1,4 @@
-"""A probe of our slot on a GaussDB or openGauss, and of the server's own parallel decoding.
+"""Read the state of our slot on a GaussDB or openGauss, and of the server's own parallel decoding.
 
 As `probe`, on an ordinary connection of its own. These servers have no limit of WAL per slot
 and do not tell what they spill; instead they tell the lengths of their decoding queues. A
@@ -25,7 +25,7 @@ class GaussProbe:
     """Looks at a slot of a GaussDB; connects when it has to.
 
     Args:
-        address: of the server's SQL port.
+        address: address of the server's SQL port.
         slot: name.
     """
 

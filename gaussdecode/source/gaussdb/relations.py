@@ -1,4 +1,4 @@
-"""The reader's slow path for GaussDB: shapes of rows to versions of relations.
+"""Make versions of relations from shapes of rows: the reader's slow path for GaussDB.
 
 A row repeats its table's columns but says neither key nor modifiers, and nothing announces
 a change. So a version is made of three things: the columns of the row that made it
@@ -36,7 +36,7 @@ Table = tuple[str, str]
 
 
 class TableCatalog(Protocol):
-    """What is asked of the catalogue; `catalog.GaussCatalog` answers."""
+    """The part of the catalogue that is used here; see `catalog.GaussCatalog`."""
 
     def look_up_table(self, schema: str, name: str) -> CatalogTable | None:
         """Give the table as it is now, or None when there is none of the name."""
@@ -47,7 +47,7 @@ class TableCatalog(Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Known:
-    """What is remembered of one table."""
+    """The remembered state of one table."""
 
     relation: Relation
     has_gaps: bool = False
@@ -65,11 +65,11 @@ class GaussRelations:
     """Numbers relation versions of one connection.
 
     Args:
-        white_list: which tables are wanted.
-        catalog: of the server, or None; its errors are passed on.
-        spill: where versions of quiet tables go, or None to keep all in memory.
+        white_list: wanted tables.
+        catalog: catalogue of the server, or None; its errors are passed on.
+        spill: store for versions of quiet tables, or None to keep all in memory.
         left_out: titles of tables whose rows are stepped over, whatever they hold.
-        nulls: what becomes of them in old tuples.
+        nulls: how NULLs appear in old tuples.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class GaussRelations:
         """Say how rows of a shape are to be translated.
 
         Args:
-            shape: of a row that the translator does not know.
+            shape: shape of a row that the translator does not know.
 
         Returns:
             The version that describes it: a new one, or one that was only spelled otherwise.
@@ -242,8 +242,8 @@ def _only(
         return found[0]
     ways = ", ".join(f'"{schema}"."{name}"' for schema, name in shape.tables)
     raise SourceRefusedError(
-        f"the text style does not quote names, and one with a blank can be read as {ways}; "
-        f"{'several' if found else 'none'} of these can be told apart: use decode-style b or j"
+        f"the text style does not quote names, and one with a blank can be read as {ways}. "
+        f"{'Several' if found else 'None'} of these exist: use decode-style b or j"
     )
 
 

@@ -1,4 +1,4 @@
-"""State of a GaussDB server and its slots, and commands that change slots.
+"""Read the state of a GaussDB server and its slots, and change slots.
 
 All of it is ordinary SQL on an ordinary connection, but for ``IDENTIFY_SYSTEM``, which the
 stream's own connection is asked. Rows are read by column name, because every version has
@@ -27,8 +27,9 @@ from gaussdecode.source.slot import LandingPosition, ServerState, SlotState
 
 ENCODINGS: Final = ("UTF8", "GBK", "GB18030", "LATIN1", "SQL_ASCII")
 DDL_ADVICE: Final = (
-    "keep DDL out of transactions that change rows; openGauss 3.0.3 and newer announce the loss (and "
-    "landing.on-suspect says what then), 6.0.0 and newer have none with parallel-decode-num: 1"
+    "keep DDL out of transactions that change rows. openGauss 3.0.3 and newer announce the "
+    "loss, and landing.on-suspect decides what happens. 6.0.0 and newer have none with "
+    "parallel-decode-num: 1"
 )
 _GB18030_2022: Final = "GB18030_2022"  # differs from GB18030 in a few rare characters
 _SETTINGS: Final = (
@@ -67,11 +68,11 @@ Cells = Mapping[str, str | None]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GaussServerState(ServerState):
-    """What there is to know before a stream is started.
+    """The state of the server before a stream is started.
 
     Attributes:
         profile: product and version.
-        settings: of database and role, by the names of `_SETTINGS`.
+        settings: settings of database and role, by the names of `_SETTINGS`.
         is_coordinator: it says that it is a coordinator of a distributed server.
     """
 
@@ -89,10 +90,10 @@ class DecodeStatus:
         decoder_count: threads.
         read_queues: items waiting for each decoder.
         decode_queues: items waiting for the sender, by decoder.
-        reader_lsn: where the reader is.
+        reader_lsn: position of the reader.
         transaction_count: transactions that the sender holds.
         transaction_bytes: memory they take.
-        decoded_time: as the server spells it.
+        decoded_time: time as the server spells it.
     """
 
     slot: str
@@ -156,7 +157,7 @@ def read_settings(sql: GaussConnection) -> dict[str, str]:
 def stream_address(
     address: SourceAddress, ha_port: int | None, sql: GaussConnection
 ) -> SourceAddress:
-    """Where replication goes: to ``source.ha-port``; unset, to the next port if there is a thread pool.
+    """Address for replication: ``source.ha-port``, or the next port if there is a thread pool.
 
     Raises:
         SourceError: the server failed.
@@ -296,7 +297,7 @@ def problems(state: GaussServerState) -> list[str]:
 
 
 def value_problems(settings: Mapping[str, str]) -> list[str]:
-    """Name the settings of database and role that print values as nobody reads them.
+    """Name the settings of database and role that print values in an unreadable way.
 
     Any TimeZone will do: DateStyle ISO prints the offset with every time.
     """
@@ -317,8 +318,8 @@ def check_start(
     """Decide whether and where a stream may start.
 
     Args:
-        log: of the landing; None for one that has no entry yet.
-        server: from `read_server`.
+        log: log of the landing; None for one that has no entry yet.
+        server: server from `read_server`.
         slot: configured name.
         plugins: output plug-ins that will do; any does in parallel mode.
 
@@ -338,7 +339,7 @@ def landing_problem(server: GaussServerState) -> str | None:
     """Say what keeps a landing from following a slot that could be streamed; None if nothing.
 
     Args:
-        server: from `read_server`.
+        server: server from `read_server`.
     """
     return coordinator_problem(server.is_coordinator) or csn_slot_problem(server.slot)
 
@@ -366,7 +367,7 @@ def csn_slot_problem(slot: SlotState | None) -> str | None:
 
 
 def warnings(state: GaussServerState, *, is_parallel: bool) -> list[str]:
-    """Name what the operator should know of this version, in the mode that is configured."""
+    """List warnings about this version, in the configured mode."""
     profile = state.profile
     found = []
     if profile.drops_after_ddl(is_parallel=is_parallel) and not profile.warns_of_loss:
@@ -376,8 +377,8 @@ def warnings(state: GaussServerState, *, is_parallel: bool) -> list[str]:
         )
     if state.slot is not None and state.slot.confirmed_flush_lsn is None:
         found.append(
-            f"{profile.name} does not show what a slot has confirmed: that somebody else read it "
-            "cannot be noticed"
+            f"{profile.name} does not show the confirmed position of a slot, so another reader of the "
+            "slot cannot be noticed"
         )
     if state.encoding == _GB18030_2022:
         found.append("the encoding GB18030_2022 is read as GB18030")
@@ -392,7 +393,7 @@ def create_slot(sql: GaussConnection, name: str, plugin: str, *, is_by_csn: bool
 
     Args:
         sql: an ordinary connection to the primary.
-        name: of the slot.
+        name: name of the slot.
         plugin: one of the profile's.
         is_by_csn: it sends in the order of CSNs, for peek; GaussDB only.
 
@@ -410,7 +411,7 @@ def create_slot(sql: GaussConnection, name: str, plugin: str, *, is_by_csn: bool
         )
     if is_by_csn and not sql.profile.is_commercial:
         raise SourceRefusedError(
-            f"{sql.profile.name} has no slots in the order of CSNs; use decoding.output-order 0 for peek"
+            f"{sql.profile.name} has no slots in CSN order; use decoding.output-order: 0 for peek"
         )
     order = ", 1" if is_by_csn else ""
     call = f"pg_create_logical_replication_slot({_slot(name)}, {sql_literal(plugin)}{order})"
@@ -418,7 +419,7 @@ def create_slot(sql: GaussConnection, name: str, plugin: str, *, is_by_csn: bool
 
 
 def drop_slot(sql: GaussConnection, name: str) -> None:
-    """Drop a slot; whatever it had not confirmed cannot be read any more.
+    """Drop a slot; changes that it had not confirmed cannot be read afterwards.
 
     Raises:
         SourceError: it is in use.

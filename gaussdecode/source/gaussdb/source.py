@@ -1,4 +1,4 @@
-"""A slot of a GaussDB or openGauss server as a source of the reader.
+"""Use a slot of a GaussDB or openGauss server as a source of the reader.
 
 Two connections: one for SQL, closed once the server has said what it is, and one that
 streams. The catalogue is asked on a third one, when a row's shape is not known.
@@ -53,7 +53,7 @@ _VALUE_CLASS: Final = "22"  # SQLSTATEs whose texts may repeat a value of a row
 
 
 class GaussPath:
-    """What the loop of a GaussDB stream comes back for: shapes of rows, and notices.
+    """The slow path of a GaussDB stream: shapes of rows, and notices.
 
     Args:
         receiver: the loop.
@@ -122,7 +122,7 @@ class GaussSource:
     """A slot, checked and ready.
 
     Args:
-        settings: of the reader.
+        settings: settings of the reader.
         say: tells what is worth a line.
     """
 

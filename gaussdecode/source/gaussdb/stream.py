@@ -1,7 +1,6 @@
-"""A stream of GaussDB, read frame by frame over our own client.
+"""Read a stream of GaussDB frame by frame, over our own client.
 
-What is confirmed was given to `confirm`, and never lies beyond a commit that was given to
-`reached`.
+It confirms only positions given to `confirm`, and never one beyond the last commit given to `reached`.
 """
 
 import select
@@ -29,8 +28,8 @@ class GaussStream(FrameStream):
     """See `FrameStream`.
 
     Args:
-        connection: in CopyBoth.
-        start_lsn: what was asked for.
+        connection: connection in CopyBoth.
+        start_lsn: requested start.
         sender_timeout_ms: the server's ``logical_sender_timeout``, or the option's.
         receiver_timeout_seconds: silence after which the connection is given up.
         is_asking: ask how far the server is, once a second; serial decoding tells nothing unasked.

@@ -1,7 +1,7 @@
-"""Which tables of a GaussDB database the stream can carry, by its catalogue.
+"""List the tables of a GaussDB database that the stream can carry, by its catalogue.
 
-Rows that are stored by column are in no stream. What keeps them (``cstore.pg_cudesc_N``,
-``cstore.pg_delta_N``) looks like tables that users made, and is none.
+Tables stored by column are in no stream. Their internal tables (``cstore.pg_cudesc_N``, ``cstore.pg_delta_N``)
+look like users' tables, and are left out.
 """
 
 import dataclasses
@@ -46,7 +46,7 @@ class StoredTable:
     Attributes:
         oid: pg_class.oid.
         schema: name.
-        name: of the table.
+        name: name of the table.
         identity: pg_class.relreplident.
         has_key: it has a primary key.
         is_by_row: its rows are in the stream.

@@ -1,9 +1,9 @@
-"""Where a GaussDB is and how the way to it is protected, read from a connection string.
+"""Read the address of a GaussDB and the protection of the connection from a connection string.
 
-Given the string and what the operator allows, `parse_target` gives a `Target`: addresses
-in order, socket options, what TLS must prove. It opens no connection; the files of TLS
-are read by `tls_context`. A key that is not understood here is refused, never ignored:
-some of libpq's decide about safety. No text repeats a value that could be a password.
+Given the string and the operator's settings, `parse_target` gives a `Target`: addresses in order, socket
+options, TLS checks. It opens no connection; `tls_context` reads the files of TLS. A key that is not known here
+is refused, never ignored: some of libpq's keys decide about safety. No text repeats a value that could be
+a password.
 """
 
 import dataclasses
@@ -36,7 +36,7 @@ class Endpoint:
 
     Attributes:
         host: name as configured, which a certificate is checked against.
-        address: what is connected to; a name, a number or a directory.
+        address: address to connect to: a name, a number or a directory.
         port: TCP port, or the number in the name of the Unix socket.
     """
 
@@ -61,14 +61,14 @@ class Endpoint:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """What TLS needs.
+    """The files that TLS needs.
 
     Attributes:
         mode: sslmode.
         root: file of the authorities, ``system``, or empty.
         certificate: file of our own certificate, or empty.
         key: file of its key, or empty.
-        key_password: of that file.
+        key_password: key password of that file.
         revoked: file of revoked certificates, or empty.
         lowest: version of TLS.
     """
@@ -84,7 +84,7 @@ class TlsFiles:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Target:
-    """Everything about a connection but what is said on it.
+    """The address and settings of a connection.
 
     Attributes:
         endpoints: tried in this order.
@@ -92,7 +92,7 @@ class Target:
         user: name.
         password: or None.
         application_name: shown by the server.
-        tls: what TLS needs.
+        tls: settings of TLS.
         numbers: time-outs in libpq's units, by key.
     """
 
@@ -106,7 +106,7 @@ class Target:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What must never be shown."""
+        """Values that must never be shown."""
         return tuple(text for text in (self.password, self.tls.key_password) if text)
 
 

@@ -1,4 +1,4 @@
-"""A view of GaussDB, and the position in the stream that it stands at; see `export.View`.
+"""Take a view of GaussDB, and find its position in the stream; see `export.View`.
 
 A GaussDB decides by number what a snapshot sees: every transaction draws a CSN when it
 commits, a snapshot has one too, and it sees exactly the transactions of a smaller one. The
@@ -57,7 +57,7 @@ class View:
 
     Attributes:
         lsn: its position; 0 before `find_position`.
-        name: for SET TRANSACTION SNAPSHOT.
+        name: name for SET TRANSACTION SNAPSHOT.
         csn: it sees what has a smaller one; 32 bits of it.
         through_csn: see `export.View`.
     """
@@ -84,7 +84,7 @@ class View:
         """Take the state of the database as it is now.
 
         Args:
-            address: of the SQL port.
+            address: address of the SQL port.
             seconds: longest answer.
             should_stop: asked while an answer is waited for.
             nudge: SQL of which the stream shows something; empty for an empty transaction.
@@ -126,7 +126,7 @@ class View:
         check_order(self.csn, int(self.lsn), self._shown(shown))
 
     def wal_end(self) -> Lsn:
-        """Where the WAL ends now."""
+        """The present end of the WAL."""
         ((wal_end,),) = self._clerk.query(_WAL_END)
         return Lsn.parse(wal_end or "")
 
@@ -138,7 +138,7 @@ class View:
         def nudge() -> None:
             if time.monotonic() >= deadline:
                 raise SourceError(
-                    f"the stream has not come to {wal_end} in {_STREAM_SECONDS:.0f} seconds"
+                    f"the stream did not reach {wal_end} in {_STREAM_SECONDS:.0f} seconds"
                 )
             self.nudge()
 
@@ -181,7 +181,7 @@ def position_among(csn: int, boundary: int, seen: Iterable[pa.Table]) -> int:
     """The position of a view: that of the last transaction which it sees.
 
     Args:
-        csn: of the view, 32 bits of it.
+        csn: CSN of the view, 32 bits of it.
         boundary: position up to which it sees all.
         seen: changes after that, with ``gd_csn`` and ``gd_lsn``; gone through twice.
 
@@ -204,8 +204,8 @@ def check_order(csn: int, lsn: int, seen: Iterable[pa.Table]) -> None:
     for lsns, is_inside in _positions(csn, seen):
         if bool(((lsns <= lsn) != is_inside).any()):
             raise OrderError(
-                "transactions became visible in another order than they were written; "
-                "another view is taken"
+                "transactions became visible in another order than they were written; the snapshot takes "
+                "another view"
             )
 
 
@@ -216,7 +216,7 @@ def _positions(
     for rows in seen:
         csns = rows.column("gd_csn")
         if csns.null_count:
-            raise SourceRefusedError("the stream does not tell the CSN of its transactions")
+            raise SourceRefusedError("the stream does not send the CSN of its transactions")
         # The server prints 32 bits of its CSN; what is compared here is never that far apart.
         distance = (csns.to_numpy() - csn) & _MASK
         yield rows.column("gd_lsn").to_numpy(), distance >= _HALF
@@ -229,8 +229,8 @@ def _exported(keeper: GaussConnection) -> list[tuple[str | None, ...]]:
         if error.sqlstate != _UNDEFINED_FUNCTION:
             raise
         raise SourceRefusedError(
-            "this server has no pg_export_snapshot_and_csn(): without a snapshot that tells its "
-            "CSN existing rows cannot be joined to the stream",
+            "this server has no pg_export_snapshot_and_csn(). Without a snapshot's CSN, existing "
+            "rows cannot be joined to the stream",
             error.sqlstate,
         ) from None
 
@@ -241,7 +241,7 @@ def connect_lasting(
     """Open a connection that the server does not end for being idle.
 
     Args:
-        address: of the SQL port.
+        address: address of the SQL port.
         seconds: longest statement.
         should_stop: asked while an answer is waited for.
 

@@ -1,1 +1,1 @@
-"""A slot of PostgreSQL, over libpq."""
+"""Read a slot of PostgreSQL, over libpq."""

@@ -1,4 +1,4 @@
-"""Which values may be asked for in binary: those whose text is known without the server."""
+"""Choose the values that may be asked for in binary: those whose text is known without the server."""
 
 import dataclasses
 from collections.abc import Iterable, Sequence
@@ -76,7 +76,7 @@ class Choice:
     Attributes:
         known: how the values of each type are sent, where their text is known here.
         text_columns: published columns of other types, as ``schema.table.column``.
-        is_all_text: in binary all published columns come as they do anyway.
+        is_all_text: in binary all published columns would be sent as text anyway.
     """
 
     known: Formats

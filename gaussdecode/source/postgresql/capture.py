@@ -1,4 +1,4 @@
-"""Recording a stream of PostgreSQL into a capture file."""
+"""Record a stream of PostgreSQL into a capture file."""
 
 import dataclasses
 import time
@@ -36,10 +36,10 @@ _PREPARED: Final = frozenset(
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """What to record.
+    """The settings of a recording.
 
     Attributes:
-        address: of the server.
+        address: address of the server.
         slot: name.
         publications: names.
         messages: logical messages too.
@@ -63,8 +63,8 @@ def record(
     """Record a slot from where it stands; confirms nothing.
 
     Args:
-        recording: what.
-        path: of the new file.
+        recording: recording settings.
+        path: path of the new file.
         limits: when to stop; whichever comes first.
         should_stop: asked several times a second.
 

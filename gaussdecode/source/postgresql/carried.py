@@ -1,12 +1,17 @@
-"""Whether the stream of PostgreSQL carries every change of a table.
+"""Decide whether the stream of PostgreSQL carries every change of a table.
 
-A table that is read in several views can only be brought to one position if each change between
-them shows in the stream. What a publication does not send, what has an origin under only-local, and
-updates whose old key the server does not log, do not show. Then `Carried.reason` says why,
-and the table is to be read in one view, which needs no changes.
+A table that is read in several views needs every change between them in the stream. Three kinds are missing:
+changes that a publication does not send, changes that have an origin under only-local, and updates whose old
+key the server does not log. Then `Carried.reason` says why, and the table must be read in one view,
+which needs no changes.
 
-Asked of the catalogue tables themselves, so that in a transaction the answer is what its view
-has; functions and views of the server answer as of now.
+One row filter, or equal ones, do not hide changes: the server has them use the replica identity alone, and
+sends a row that enters or leaves the filter as INSERT and DELETE. The evidence (OIDs and versions of all that
+the verdict rests on) must be the same in the first and the last view, so that a setting changed there and back
+is noticed.
+
+The queries read catalogue tables themselves, so that in a transaction the answer fits its view;
+functions and views of the server answer as of now.
 """
 
 import dataclasses
@@ -57,9 +62,9 @@ class Sender:
     """One publication that has a table.
 
     Attributes:
-        name: of it.
-        actions: of `_ACTIONS`, that it sends.
-        filter: which rows; None for all.
+        name: name of it.
+        actions: actions of `_ACTIONS`, that it sends.
+        filter: row filter; None for all rows.
     """
 
     name: str
@@ -69,7 +74,7 @@ class Sender:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Carried:
-    """What is known of the changes of a table.
+    """Whether the stream shows all changes of a table.
 
     Attributes:
         reason: why some may not show in the stream; None where all do.
@@ -114,7 +119,7 @@ def why_filtered(origins: int, *, is_local_only: bool) -> str | None:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Logged:
-    """What the server logs of old rows of a table or partition.
+    """The old columns that the server logs of a table or partition.
 
     Attributes:
         oid: pg_class.oid.
@@ -140,10 +145,10 @@ def why_not_logged(table: Logged, leaves: Iterable[Logged]) -> str | None:
 
 
 class Changes:
-    """Asks about tables, each time with what the transaction sees.
+    """Asks about tables, each time in the transaction's view.
 
     Args:
-        connection: of the reader.
+        connection: connection of the reader.
         publications: names.
         is_local_only: ``decoding.only-local``.
     """
@@ -156,7 +161,7 @@ class Changes:
         self._is_local_only = is_local_only
 
     def actions(self) -> dict[str, frozenset[str]]:
-        """What each publication sends, by its name."""
+        """Actions that each publication sends, by its name."""
         rows = self._connection.query(_PUBLICATIONS.format(names=self._names))
         return {
             row[0] or "": frozenset(
@@ -181,7 +186,7 @@ class Changes:
         """Judge one table.
 
         Args:
-            oid: of the table.
+            oid: OID of the table.
             leaves: OIDs of its partitions, where it is sent as a whole; else itself.
             senders: publications that have it, with their filters.
         """

@@ -1,10 +1,9 @@
-"""The catalogue of a PostgreSQL: what the wire does not say of a table.
+"""Read what the wire does not say of a table from the catalogue of a PostgreSQL.
 
-Asked by the main process when the stream describes a table; never on the way of a row.
-The answer describes the table as it is now, which may be newer than the WAL being read. What
-it tells of that WAL is worked out in `gaussdecode.model.columns`: all attributes that ever were,
-and which of them are as they were before anything that the slot still has to send (the
-slot's ``catalog_xmin`` is newer than the transaction that wrote them).
+The main process asks when the stream describes a table, never for a row. The answer describes the table as it
+is now, which may be newer than the WAL being read. `gaussdecode.model.columns` concludes from it what held at
+that WAL. The answer has all attributes that ever were, and those that are unchanged since before anything that
+the slot still has to send (the slot's ``catalog_xmin`` is newer than the transaction that wrote them).
 
 Columns without identity stop their readers. So a failure, and a server that takes too
 long, is asked once more on a new connection, and is then an error, after which the session is
@@ -148,13 +147,12 @@ class Catalog:
             table = f"table {relation.namespace}.{relation.name}"
             if is_needed:
                 raise SourceError(
-                    f"reading the catalogue: {self.failure}; {table} has REPLICA IDENTITY "
-                    "FULL, so its key is only known there"
+                    f"reading the catalogue: {self.failure}; {table} has REPLICA IDENTITY FULL, so only the "
+                    "catalogue has its key"
                 ) from None
             if self._clock() - since < _PATIENCE_SECONDS:
                 raise SourceError(
-                    f"reading the catalogue: {self.failure}; nothing else tells which "
-                    f"columns {table} has"
+                    f"reading the catalogue: {self.failure}; only the catalogue has the columns of {table}"
                 ) from None
             self._rest_until = self._clock() + _REST_SECONDS
             return None
@@ -189,7 +187,7 @@ class Catalog:
 
         Args:
             question: asks.
-            seconds: that each of its statements may take.
+            seconds: seconds that each of its statements may take.
 
         Raises:
             SourceError: the server failed, or there is none.

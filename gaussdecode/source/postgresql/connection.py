@@ -1,4 +1,4 @@
-"""A connection to PostgreSQL that can run commands and then stream.
+"""A connection to PostgreSQL that runs commands and then streams.
 
 Given a connection string and what the operator allows, `connect` gives a `Connection` in
 replication mode, whose session spells values the way the decoder reads them. It speaks
@@ -45,7 +45,7 @@ ANSWER_SECONDS: Final = 60.0
 """Longest wait for an answer, where nothing else is said; arbitrary."""
 
 CANCEL_SECONDS: Final = 10.0
-"""For the answer to a command that was cancelled; arbitrary."""
+"""Longest wait for the answer to a cancelled command; arbitrary."""
 
 _POLL_SECONDS: Final = 0.1  # how soon a stop, and what TLS holds back, is noticed
 _GOOD: Final = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK, pq.ExecStatus.EMPTY_QUERY)
@@ -93,7 +93,7 @@ class Connection:
     Attributes:
         pgconn: psycopg's connection object.
         libpq: the functions behind it.
-        encoding: of everything the server sends and takes: its own, whatever that is. Asked to
+        encoding: encoding of everything the server sends and takes: its own, whatever that is. Asked to
             translate, it would refuse a whole row for one byte that has no letter.
         on_gap: told, from inside libpq, that from here on the stream leaves changes out.
         patience: seconds that a command may take, which is cancelled then; None waits as long as the
@@ -381,11 +381,11 @@ class Connection:
 
 
 def _nothing() -> None:
-    """What is called where nobody wants to know."""
+    """Do nothing; the default callback."""
 
 
 def _never() -> bool:
-    """Whether to stop, where nobody can ask for it."""
+    """Never stop; the default."""
     return False
 
 
@@ -404,10 +404,10 @@ def connect(
     """Open a connection.
 
     Args:
-        address: of the server.
+        address: address of the server.
         is_replication: it takes replication commands.
         patience: seconds that a command may take; None for `ANSWER_SECONDS`.
-        settings: of libpq, which win over the address's.
+        settings: settings of libpq, which win over the address's.
 
     Raises:
         ConfigError: the connection string, or the libpq at hand, will not do.

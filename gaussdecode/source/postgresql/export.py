@@ -1,4 +1,4 @@
-"""Rows that are already in a PostgreSQL server; implements `export`.
+"""Read rows that are already in a PostgreSQL server; implements `export`.
 
 A view is a temporary slot's: the server exports the state of the database exactly after
 the slot's consistent point. Its connection does nothing else. Chunks are ranges of pages
@@ -67,7 +67,7 @@ class View:
     Attributes:
         lsn: its position.
         through_csn: see `export.View`.
-        name: for SET TRANSACTION SNAPSHOT.
+        name: name for SET TRANSACTION SNAPSHOT.
     """
 
     def __init__(self, connection: Connection, lsn: Lsn, name: str) -> None:
@@ -87,9 +87,9 @@ class View:
         """Export the state of the database as it is now.
 
         Args:
-            address: of the server.
+            address: address of the server.
             slot: name that the temporary slot's begins with.
-            seconds: to wait for the transactions that run on the server, at most.
+            seconds: seconds to wait for the transactions that run on the server, at most.
             should_stop: asked while waiting.
 
         Raises:
@@ -132,9 +132,9 @@ def held_view(address: SourceAddress, slot: str, seconds: float) -> Iterator[tup
     """A view that an ordinary transaction holds: unlike a slot it keeps no WAL, however long it lasts.
 
     Args:
-        address: of the server.
+        address: address of the server.
         slot: name that the temporary slot's begins with.
-        seconds: to wait for the transactions that run on the server, at most.
+        seconds: seconds to wait for the transactions that run on the server, at most.
 
     Yields:
         Its position, and its name for SET TRANSACTION SNAPSHOT.
@@ -184,7 +184,7 @@ class TableReader:
     """See `export.TableReader`.
 
     Args:
-        address: of the server.
+        address: address of the server.
         publications: names.
         statement_seconds: longest statement.
         lock_seconds: longest wait for a lock; changes may be held up meanwhile.
@@ -349,8 +349,8 @@ class PgExporter:
     """See `export.Exporter`.
 
     Args:
-        config: of a source of kind postgresql.
-        address: of its server; None for what `config` says.
+        config: configuration of a source of kind postgresql.
+        address: address of its server; None for what `config` says.
 
     Raises:
         ConfigError: the password file cannot be used.

@@ -1,12 +1,12 @@
-"""Fingerprints of PostgreSQL's published tables, taken from the catalogue (see `model.fingerprint`).
+"""Read the catalogue states of PostgreSQL's published tables (see `model.fingerprint`).
 
-A look asks first which rows of the catalogue are newer than the look before: one query, which reads
-pg_class, pg_attribute, pg_index, pg_inherits and pg_enum from end to end. Nearly always that is none. Else,
-and at the start, the states of the tables follow that are concerned.
+A check first asks which catalogue rows are newer than the check before. One query reads pg_class,
+pg_attribute, pg_index, pg_inherits and pg_enum from end to end. Nearly always no row is. Otherwise, and at the
+start, the states of the concerned tables are read.
 
-*Newer than the look before*: a row whose transaction is not older than all that ran at that look. So a
-transaction that commits while somebody looks is seen by this look or by the next one. What is gone
-from a catalogue is seen by number and sum of the OIDs that are there.
+*Newer than the check before*: the row's transaction is not older than all that ran at that check. So a
+transaction that commits during a check is seen by this one or by the next one. Rows that are gone from a
+catalogue show in the number and the sum of the remaining OIDs.
 
 No query here opens a table that it asks about, so none waits for the lock of one: see `publications`.
 """
@@ -173,7 +173,7 @@ class Listed:
 
     Attributes:
         schema: name.
-        name: of the table.
+        name: name of the table.
         is_root: a partitioned table that is published as one.
         columns: numbers of those that are sent; None for all.
         sends_generated: stored generated columns are among all.
@@ -203,15 +203,15 @@ class Listed:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Look:
-    """What a look found.
+    """The result of a check.
 
     Attributes:
-        mark: for the next one.
+        mark: mark for the next check.
         wal_lsn: end of the WAL after it.
         publications: as `ServerState.publications`.
         listed: tables that are sent, by OID; None where nothing is newer than the look before.
         tables: states by OID, of those that are new or concerned.
-        types: of what their columns are made of, by OID.
+        types: types of what their columns are made of, by OID.
         there: titles by OID, of tables that were sent before and still exist, and of those that have the
             name of one.
     """

@@ -1,7 +1,7 @@
-"""Role, settings and connection of a PostgreSQL server, inspected for the doctor.
+"""Inspect role, settings and connection of a PostgreSQL server, for `check`.
 
-On an ordinary connection; reads views that any role may read, and changes nothing. Judges
-nothing: that is `operations.check.doctor`'s.
+On an ordinary connection; reads views that any role may read, and changes nothing. `operations.check.doctor`
+judges the result.
 """
 
 import dataclasses
@@ -63,18 +63,18 @@ _UNREADABLE: Final = """
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Inspection:
-    """What was found.
+    """The result of an inspection.
 
     Attributes:
         role: we are.
-        is_superuser: of it.
-        has_replication: of it.
+        is_superuser: the role is a superuser.
+        has_replication: the role has REPLICATION.
         extra_rights: attributes and privileges that following a slot does not need.
-        connection_limit: of the role; -1 for none.
-        settings: by name; those the version does not know are missing.
+        connection_limit: connection limit of the role; -1 for none.
+        settings: settings by name; those the version does not know are missing.
         senders: walsender processes now.
         slots: replication slots now.
-        own_connections: of the role now, but for this one.
+        own_connections: own connections of the role now, but for this one.
         is_standby: the server is in recovery.
         is_encrypted: this connection, with `tls_version`; None where the server hides it.
         tls_version: such as TLSv1.3.
@@ -111,9 +111,9 @@ def inspect(connection: Connection, slot: str, publications: Sequence[str]) -> I
     """Ask everything.
 
     Args:
-        connection: to the server.
-        slot: that is followed, or will be.
-        publications: whose tables the role is to read.
+        connection: connection to the server.
+        slot: slot that is followed, or will be.
+        publications: publications whose tables the role is to read.
 
     Raises:
         SourceError: the server failed.

@@ -1,4 +1,4 @@
-"""The libpq that psycopg loaded, and nothing but that one.
+"""Find the functions of the libpq that psycopg loaded, and of no other.
 
 `psycopg.pq` has three implementations. Two of them are extension modules linked to their
 own libpq, whose functions are found through the module's handle; the third opened a
@@ -56,12 +56,12 @@ class ReadAhead:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LibPq:
-    """Where libpq's functions are.
+    """Addresses of libpq's functions.
 
     Attributes:
         implementation: psycopg's: ``binary``, ``c`` or ``python``.
         version: such as 180006.
-        addresses: of `FUNCTIONS`, by name.
+        addresses: addresses of `FUNCTIONS`, by name.
         library: resolves every other function.
     """
 

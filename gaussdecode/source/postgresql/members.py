@@ -1,8 +1,8 @@
-"""Members of PostgreSQL's publications: tables and schemas, each by a row of the catalogue.
+"""Read the members of PostgreSQL's publications: tables and schemas, one catalogue row each.
 
-A table that is taken out of a publication and put back is listed by a new row, while the row
-of the publication itself stays what it was. So number and sum of the OIDs of these rows tell,
-at each look and whatever their number is, that something was taken out or put in; only then they are read.
+A table that is taken out of a publication and put back gets a new row, while the row of the publication stays
+the same. So each check compares the number and the sum of the OIDs of these rows, however many there are. The
+rows themselves are read only after a change.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -36,13 +36,13 @@ _THERE: Final = """
 
 
 class Member(NamedTuple):
-    """What a publication lists.
+    """A table or schema that a publication lists.
 
     Attributes:
         row: OID in pg_publication_rel or pg_publication_namespace.
-        oid: of the table or schema.
+        oid: OID of the table or schema.
         schema: its name.
-        name: of the table; None for all tables of the schema.
+        name: name of the table; None for all tables of the schema.
     """
 
     row: int
@@ -59,7 +59,7 @@ class Member(NamedTuple):
 
 
 Members = Mapping[str, Sequence[Member]]
-"""By name of the publication."""
+"""Members by the name of the publication."""
 
 
 def rows_of_members(server_version: int) -> str:
@@ -86,7 +86,7 @@ def read_members(
     Args:
         connection: ordinary.
         publications: names.
-        known: what they listed before.
+        known: members listed before.
 
     Returns:
         What they list now; and what they listed before, not any more, and is still there: a

@@ -1,8 +1,8 @@
-"""A probe of our slot, while another connection streams from it.
+"""Read the state of our slot while another connection streams from it.
 
-On an ordinary connection of its own, so that neither the stream nor the catalogue waits
-for it. Everything it reads is a view that any role may read; what the server hides from
-the role (details of other processes, for one without pg_read_all_stats) comes as None.
+It has its own ordinary connection, so that neither the stream nor the catalogue waits for it. It reads only
+views that any role may read. Details that the server hides from the role (of other processes, without
+pg_read_all_stats) are None.
 """
 
 from typing import Final, Self
@@ -44,7 +44,7 @@ class PostgresProbe:
     """Looks at a slot of a PostgreSQL server; connects when it has to.
 
     Args:
-        address: of the server.
+        address: address of the server.
         slot: name.
     """
 

@@ -1,9 +1,9 @@
-"""Which tables publications of PostgreSQL send: what pg_publication_tables shows, without a lock.
+"""List the tables that publications of PostgreSQL send: as pg_publication_tables, without a lock.
 
-From PostgreSQL 16 on that view opens every table it lists, and in every version it spells row
-filters through a function that does. So it waits while anybody holds ACCESS EXCLUSIVE
-on one of them: an ALTER TABLE, a VACUUM FULL, or a prepared transaction that did one and waits for
-days. The query here reads tables of the catalogue alone, and waits for nobody.
+From PostgreSQL 16 on that view opens every table it lists, and in every version it spells row filters through a
+function that does. So it waits while any session holds ACCESS EXCLUSIVE on one of them: an ALTER TABLE, a VACUUM
+FULL, or a prepared transaction that did one and waits for days. The query here reads tables of the catalogue
+alone, and waits for nobody.
 
 What is listed below a partitioned table that is sent as a whole is not a table of its own; the
 view of PostgreSQL 14 shows it as one.

@@ -1,7 +1,6 @@
-"""The tables that publications of PostgreSQL send, and what they are made of.
+"""Read the tables that publications of PostgreSQL send, with their columns and sizes.
 
-Asked on the connection that reads them, in its transaction: so the answer is what
-its view has.
+Asked on the connection that reads them, in its transaction: so the answer fits its view.
 """
 
 import dataclasses
@@ -90,7 +89,8 @@ def read_shape(connection: Connection, table: PublishedTable, changes: Changes) 
     """See `export.TableReader.shape`."""
     if changes.evidence([table.oid]).get(table.oid) != table.evidence:
         raise TableChangedError(
-            f"what is published of table {table.title} was changed, or it is gone"
+            f"the published columns or rows of table {table.title} were changed, or it is no longer "
+            "published"
         )
     wanted = "a.attgenerated = ''" + " OR a.attgenerated = 's'" * table.has_generated
     if table.columns is not None:
@@ -105,7 +105,7 @@ def read_shape(connection: Connection, table: PublishedTable, changes: Changes) 
     leaves = connection.query(_LEAVES.format(oids=oids))
     named = connection.query(_NAME.format(oid=table.oid))
     if [(_name(s), _name(t)) for s, t in named] != [(table.schema, table.name)]:
-        raise TableChangedError(f"table {table.title} is gone, or has another name")
+        raise TableChangedError(f"table {table.title} was dropped or renamed")
     if (not rows and table.columns) or (not leaves and not table.is_root):
         raise TableChangedError(f"table {table.title} is gone")
     for leaf in leaves:

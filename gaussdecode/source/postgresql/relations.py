@@ -1,7 +1,7 @@
-"""Relation messages of pgoutput to versions of relations, told once to every decoder.
+"""Number the relation versions of pgoutput, and describe each once to every decoder.
 
-Given Relation and Type messages in wire order, numbers the versions, resolves types from the
-wire alone and asks the white list. The registry lives as long as the connection.
+Given Relation and Type messages in wire order, numbers the versions, resolves types from the wire alone and
+asks the white list. The registry lives as long as the connection.
 """
 
 from collections.abc import Iterable
@@ -23,10 +23,10 @@ class Relations:
     """Numbers relation versions of one connection.
 
     Args:
-        white_list: which tables are wanted.
-        encoding: of names and values in this connection.
+        white_list: wanted tables.
+        encoding: encoding of names and values in this connection.
         unread: OIDs of tables of which only the length of each row is to be believed.
-        formats: by type, how its values are sent in binary; None where they are text.
+        formats: formats by type, how its values are sent in binary; None where they are text.
     """
 
     def __init__(

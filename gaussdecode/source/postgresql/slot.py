@@ -1,7 +1,7 @@
-"""Slots: what the server says of them, and commands that change them.
+"""Read the state of slots, and change them.
 
-All on a connection in replication mode, which takes SQL as well. Whether a stream may be
-started is decided in `start`, from what `read_server` finds here.
+All on a connection in replication mode, which takes SQL as well. `start` decides from the answer of
+`read_server` whether a stream may be started.
 """
 
 import dataclasses
@@ -39,7 +39,7 @@ class ListedTable:
 
     Attributes:
         schema: name.
-        name: of the table.
+        name: name of the table.
         identity: pg_class.relreplident.
         has_primary_key: it has one.
     """
@@ -64,10 +64,10 @@ def read_server(
     """Ask the server everything that `start.check_start` needs.
 
     Args:
-        connection: in replication mode.
+        connection: connection in replication mode.
         slot: name.
         publications: configured names.
-        log: whose timeline is looked up when the server's is another.
+        log: log whose timeline is looked up when the server's is another.
 
     Raises:
         SourceError: the server failed.
@@ -201,7 +201,7 @@ def streaming_of(server_version: int, wanted: str) -> tuple[str, str]:
     """How a server of this version streams open transactions, and the protocol that takes.
 
     Args:
-        server_version: as 160004.
+        server_version: version as a number, as 160004.
         wanted: off, on or parallel.
 
     Returns:
@@ -266,8 +266,8 @@ def create_slot(
     """Create a logical slot; waits for the transactions that run on the server.
 
     Args:
-        connection: in replication mode.
-        name: of the slot.
+        connection: connection in replication mode.
+        name: name of the slot.
         failover: have standbys keep it, from PostgreSQL 17 on.
         two_phase: prepared transactions are sent at their PREPARE, from PostgreSQL 15 on; a
             failover slot becomes such with its first stream.
@@ -298,7 +298,7 @@ def create_slot(
 
 
 def drop_slot(connection: Connection, name: str) -> None:
-    """Drop a slot; whatever it had not confirmed cannot be read any more.
+    """Drop a slot; changes that it had not confirmed cannot be read afterwards.
 
     Raises:
         SourceError: it is in use.

@@ -1,4 +1,4 @@
-"""A slot of a PostgreSQL server as a source of the reader."""
+"""Use a slot of a PostgreSQL server as a source of the reader."""
 
 from typing import Final
 
@@ -46,7 +46,7 @@ _OF_CONNECTIONS: Final = ("57", "08")
 
 
 class SlowPath:
-    """What the loop of a pgoutput stream comes back for: new relations and types.
+    """The slow path of a pgoutput stream: new relations and types.
 
     Args:
         receiver: the loop.
@@ -76,7 +76,7 @@ class PostgresSource:
     """A slot of a PostgreSQL server, checked and ready.
 
     Args:
-        settings: of the reader.
+        settings: settings of the reader.
         say: tells what is worth a line.
     """
 

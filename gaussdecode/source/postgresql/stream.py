@@ -1,4 +1,4 @@
-"""A stream of PostgreSQL, read frame by frame over libpq."""
+"""Read a stream of PostgreSQL frame by frame, over libpq."""
 
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.protocol.copyboth import Keepalive, StatusUpdate, parse_server
@@ -10,8 +10,8 @@ class Stream(FrameStream):
     """See `FrameStream`.
 
     Args:
-        connection: in CopyBoth.
-        start_lsn: what was asked for.
+        connection: connection in CopyBoth.
+        start_lsn: requested start.
         sender_timeout_ms: the server's ``wal_sender_timeout``.
         receiver_timeout_seconds: silence after which the connection is given up.
     """

@@ -33,7 +33,7 @@ PREPARED = {"xid": 8, "pid": None}
         ({"waiting_transactions": 2}, "; 2 transactions wait for their turn"),
         (
             {"is_late": True, "held_seconds": 90.0},
-            "; the mark has waited 90 s for its stream or its answer",
+            "; the mark has waited 90 s for its stream or answer",
         ),
         (
             {"is_late": True, "held_seconds": 9.0, "held_by": [{"xid": 5, "pid": 6}, PREPARED]},

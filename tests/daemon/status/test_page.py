@@ -198,8 +198,8 @@ def test_each_cause_is_told_once_the_worst_first() -> None:
     assert told == sorted(told)
     for item in TROUBLE.troubles:
         assert text.count(item.what) == 1
-    assert "4 things to look at" in text
-    assert "<p>With it: A stage has waited for room.</p>" in text
+    assert "4 problems" in text
+    assert "<p>Consequences: A stage has waited for room.</p>" in text
     assert f"<code>{html.escape(RAISE)}</code><button" in text
     assert 'href="/alerts#gaussdecodeslotnearinvalidation"' in text
     assert "the server is away" not in text  # `detail` stands in the cause, where there is one
@@ -278,13 +278,13 @@ def test_the_limit_is_a_sentence() -> None:
     """The stage, why, what moves it."""
     text = render_page(dataclasses.replace(TROUBLE, troubles=[])).decode()
     assert "Limit: encode." in text
-    assert "What moves it: landing.writer-lanes" in text
+    assert "Remedy: landing.writer-lanes" in text
 
 
 def test_queues_are_shown_by_the_bound_that_binds() -> None:
     """15 batches that fill the bytes are a full queue, and both figures can be read."""
     text = render_page(TROUBLE).decode()
-    assert '<span title="15 of 128 entries, 990 B of 1000 B">127</span>' in text.replace(
+    assert '<span title="15 of 128 batches, 990 B of 1000 B">127</span>' in text.replace(
         "1.0 KB", "1000 B"
     )
 

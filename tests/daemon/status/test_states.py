@@ -308,16 +308,16 @@ def test_a_disk_of_which_room_is_kept_says_so() -> None:
         for free in (1.5e9, 0.0, 3e9)
     ]
     assert told[0] == (
-        "The landing's disk has 1.5 GB left, and landing.min-free-bytes keeps 2.0 GB: nothing lands, "
-        "and the slot holds back WAL."
+        "The landing's disk has 1.5 GB left; landing.min-free-bytes is 2.0 GB. Nothing lands, "
+        "and the server keeps WAL for the slot."
     )
-    assert all(what.startswith("The landing's disk is full: nothing") for what in told[1:])
+    assert all(what.startswith("The landing's disk is full. Nothing") for what in told[1:])
 
 
 def test_a_transaction_that_is_too_large_is_named() -> None:
     """With the command that lets it pass."""
     values: Values = {g("collect_spool_full"): {(): 1.0}, g("source_lag_seconds"): {(): 600.0}}
-    reason = "transaction 7 needs more room than landing.spool-bytes (8MiB) allows"
+    reason = "transaction 7 needs more space than landing.spool-bytes (8MiB) allows"
     seen = dataclasses.replace(WELL, values=values, spool_reason=reason)
     cause, *others = find_causes(find_troubles(seen))
     assert others == []

@@ -1,1 +1,1 @@
-"""GaussDB's styles to the messages that decoders read."""
+"""Translate GaussDB's styles into the messages that decoders read."""
