@@ -93,10 +93,10 @@ def test_secrets_in_texts_are_cut_out(lines: io.StringIO, text: str) -> None:
 
 def test_reports_of_children_are_said_again(lines: io.StringIO) -> None:
     """Event, level and fields of the child, with what the parent knows."""
-    report = {"kind": "log", "event": "relation_seen", "level": "warning", "table": "t"}
+    report = {"kind": "log", "event": "tables_changed", "level": "warning", "table": "t"}
     relay(report, stage="source", decoder=1)
     (record,) = records(lines)
-    assert (record["event"], record["level"]) == ("relation_seen", "warning")
+    assert (record["event"], record["level"]) == ("tables_changed", "warning")
     assert (record["stage"], record["decoder"], record["table"]) == ("source", 1, "t")
 
 

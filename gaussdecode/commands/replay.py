@@ -135,7 +135,7 @@ def _print(
     print_table(header, rows)
     print(limit.sentence)
     if limit.setting is not None:
-        print(f"What moves it: {limit.setting}")
+        print(f"Remedy: {limit.setting}")
 
 
 def _context(facts: DaemonFacts, lane_count: int) -> Context:

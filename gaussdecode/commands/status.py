@@ -134,7 +134,7 @@ def _explain(record: Record) -> None:
     """Print the limiting stage and all problems."""
     limit = record.get("limit")
     if isinstance(limit, dict) and limit.get("setting"):
-        text = f"{limit.get('sentence')} What moves it: {limit['setting']}"
+        text = f"{limit.get('sentence')} Remedy: {limit['setting']}"
         print(f" {record['slot_name']}: {text}")
     _show_spool(record)
     _show_prepared(record)

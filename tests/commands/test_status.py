@@ -113,7 +113,7 @@ def test_prints_the_servers_columns(
     assert cells == ["orders", "2", "queue0: 3, queue1: 0", "queue0: 0, queue1: 1", "16/B374D848",
                      "16/B374D800", "72", "0.2", "streaming", "decode"]  # fmt: skip
     assert limit == (
-        " orders: The decoders work 97% of the time. What moves it: decoding.parallel-decode-num"
+        " orders: The decoders work 97% of the time. Remedy: decoding.parallel-decode-num"
     )
     assert err == "orders: The landing is behind. Do something.\n"
 

@@ -131,7 +131,7 @@ def test_the_columns_name_the_stage_that_stands(
             _, sentence, setting = limit(daemon)
             assert "collector waits for" in sentence
             main(["status", str(daemon.config_path)])
-            assert f"{sentence} What moves it: {setting}" in capsys.readouterr().out
+            assert f"{sentence} Remedy: {setting}" in capsys.readouterr().out
             assert "a disk that syncs faster" in daemon.get("/")[1].decode()
             disk.go_on()
         daemon.catch_up()

@@ -324,9 +324,9 @@ def test_ambiguous_names() -> None:
         WhiteList(), Catalog(dataclasses.replace(described(), schema="a b", name="c"))
     )
     assert (relations.define(of).relation.namespace, relations.define(of).relation.name) == names[1]
-    with pytest.raises(SourceRefusedError, match="none of these"):
+    with pytest.raises(SourceRefusedError, match="None of these exist"):
         GaussRelations(WhiteList(), Catalog(None)).define(of)
-    with pytest.raises(SourceRefusedError, match="several of these"):
+    with pytest.raises(SourceRefusedError, match="Several of these exist"):
         GaussRelations(WhiteList()).define(of)
 
 
