@@ -11,8 +11,8 @@ SOURCES := .
 RESULTS := build/bench
 PEERS := bench/peers
 PYTEST := $(BIN)/python -m pytest
-# Most tests wait for servers; a file's tests share theirs, and stay together.
-PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder
+# Most tests wait for servers; a file's tests share theirs, and stay together. One file needs no workers.
+PARALLEL = $(if $(findstring .py,$(ARGS)),,-n 3 --dist loadfile --no-loadscope-reorder)
 
 .PHONY: help
 help: ## list the targets
@@ -56,17 +56,19 @@ check: setup ## lint, types, import contracts, spelling, generated pages
 	$(BIN)/python config/grafana/generate.py --check
 
 .PHONY: test
-test: setup-test ## every test, against real PostgreSQL servers; those that boot a machine by sudo
+test: setup-test ## every test, against real PostgreSQL servers; ARGS=tests/x/test_y.py: one file
 ifeq ($(shell id -u),0)
 	$(PYTEST) $(PARALLEL) $(ARGS)
 else
-	$(PYTEST) $(PARALLEL) -m "not machine" $(ARGS)
-	sudo env PYTHONDONTWRITEBYTECODE=1 $(PYTEST) -p no:cacheprovider -m machine $(ARGS)
+	is_empty=; $(PYTEST) $(PARALLEL) -m "not machine" $(ARGS) || { [ $$? = 5 ] || exit 1; is_empty=yes; }; \
+	if $(PYTEST) --collect-only -m machine $(ARGS) >/dev/null; then \
+		sudo env PYTHONDONTWRITEBYTECODE=1 $(PYTEST) -p no:cacheprovider -m machine $(ARGS); \
+	else [ -z "$$is_empty" ]; fi
 endif
 
 .PHONY: test-unit
-test-unit: setup ## the tests that need no server
-	$(PYTEST) --ignore=tests/integration --ignore=tests/crash $(ARGS)
+test-unit: setup ## the tests that need no server, Java, browser or network, in under two minutes
+	$(PYTEST) --unit $(PARALLEL) $(ARGS)
 
 .PHONY: test-crash
 test-crash: setup-test ## kill and cut the power at every step of a publication
@@ -139,7 +141,6 @@ bench-full: setup-test ## the same with enough data to be quoted, and pacing, in
 		$(BIN)/python bench/replay.py --shape $$shape --runs 5 --out $(RESULTS)/replay-$$shape.json; \
 	done
 	$(BIN)/python bench/cost.py --out $(RESULTS)/cost.json
-	$(BIN)/python bench/model.py --out $(RESULTS)/model.json
 	$(BIN)/python bench/gaussdb.py --out $(RESULTS)/gaussdb.json
 	$(BIN)/python bench/gaussstyles.py --out $(RESULTS)/gaussstyles.json
 	$(BIN)/python bench/latency.py --out $(RESULTS)/latency.json

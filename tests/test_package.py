@@ -35,6 +35,7 @@ FILES = (
     "README.md",
     "LICENSE",
     "CHANGELOG.md",
+    "CONTRIBUTING.md",
     "SECURITY.md",
     "requirements.lock",
 )

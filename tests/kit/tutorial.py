@@ -24,9 +24,9 @@ _NUMBER: Final = re.compile(
 _HEAD: Final = """\
 # The tutorial, carried out
 
-This page shows every command of [tutorial.md](tutorial.md) and its output. The machine was new: Debian 12 with systemd, Prometheus and
-PostgreSQL 15 with TLS. `make test` repeats the run with the current sources and compares the output. Numbers, positions and times may
-differ.
+This page shows every command of [tutorial.md](tutorial.md) and its output. The machine was new: Debian 12 with systemd,
+Prometheus and PostgreSQL 15 with TLS. `make test` repeats the run with the current sources and compares the output.
+Numbers, positions and times may differ.
 """
 
 
