@@ -94,7 +94,10 @@ def test_nothing_is_found_where_all_is_well(config: Config) -> None:
         (dataclasses.replace(WELL, prepared_transactions=2), "2 prepared transactions"),
         (dataclasses.replace(WELL, is_encrypted=False), "is not encrypted"),
         (dataclasses.replace(WELL, frozen_age=1_200_000_000), "1,200 million transactions old"),
-        (dataclasses.replace(WELL, catalog_xmin_age=600_000_000), "the slot keeps 600 million"),
+        (
+            dataclasses.replace(WELL, catalog_xmin_age=600_000_000),
+            "The oldest that the slot keeps is 600 million old",
+        ),
     ],
 )
 def test_each_illness_is_found_alone(config: Config, seen: Inspection, what: str) -> None:

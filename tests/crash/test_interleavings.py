@@ -700,7 +700,7 @@ MUTATIONS: Final = {
         Collector.revoke, "self._writer.end()", "pass", _stuck, 0
     ),
     "a collector does not end its attendance": Mutation(
-        Collector.revoke, "self._attendance.end()", "pass", _asleep, 0
+        Collector.revoke, "self._hold_session.end()", "pass", _asleep, 0
     ),
     "an insertion is not checked": Mutation(
         CommitLog.commit, "check()", "pass", _inserts_late, 0

@@ -237,7 +237,7 @@ def test_answers_that_contradict_are_refused(source: Source) -> None:
         answer(question, {"id": "v"})
     with pytest.raises(ConfigError, match="two columns cannot both"):
         answer(question, {"w": "id"})
-    with pytest.raises(ConfigError, match="is said to be new"):
+    with pytest.raises(ConfigError, match="calls a column new or renamed"):
         answer(question, {"id": "", "w": ""})
 
 
