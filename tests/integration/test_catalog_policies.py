@@ -149,7 +149,7 @@ def test_a_changed_table_stops_the_daemon(database_15: Database, make_daemon: Ma
     for _ in range(2):
         assert daemon.start().wait() == EX_CONFIG
         assert "public.t: its file was replaced" in daemon.log_tail()
-        assert "landing.on-suspect is stop: set record" in daemon.log_tail()
+        assert "landing.on-suspect is stop. Set record" in daemon.log_tail()
     assert _suspects(daemon) == []
     ids = {change.new["id"] for change in landing.read(daemon.root).changes}
     assert 50 not in ids

@@ -264,7 +264,7 @@ def test_transaction_that_is_larger_than_the_spool(
         assert main(["status", str(daemon.config_path)]) == EX_UNAVAILABLE
         said = capsys.readouterr()
         assert "are in spool/ and in no queue" in said.out
-        assert "set landing.spool-bytes higher" in said.err
+        assert "Set landing.spool-bytes higher" in said.err
         assert daemon.durable_lsn() == landed
         assert daemon.stop() == 0
         assert daemon.log.read_text().count("spool_full") == 1

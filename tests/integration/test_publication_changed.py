@@ -178,7 +178,7 @@ def test_a_changed_publication_stops_the_daemon(
     for _ in range(2):
         assert daemon.start().wait() == EX_CONFIG
         assert "was dropped and made again" in daemon.log_tail()
-        assert "landing.on-suspect is stop: set record" in daemon.log_tail()
+        assert "landing.on-suspect is stop. Set record" in daemon.log_tail()
     assert _suspects(daemon) == []
     daemon.write_config(landing={"on-suspect": "record"})
     daemon.start()

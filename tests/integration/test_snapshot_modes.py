@@ -247,7 +247,7 @@ def test_rows_of_a_condition_are_put_by_key(database_15: Database, make_daemon: 
         assert f"kit.keyed: {rows} rows" in asked.stdout
     refused = _snapshot(daemon, "--table", "kit.bag", "--where", "v = 'x'")
     assert refused.returncode == 69
-    assert "land it without --where" in refused.stderr
+    assert "run it without --where" in refused.stderr
     database_15.execute("DELETE FROM kit.keyed WHERE id > 40")
     daemon.catch_up()
     assert daemon.stop() == 0

@@ -162,7 +162,7 @@ def test_a_suspect_stops_the_daemon(make_stage: Callable[[str], Stage]) -> None:
     done = stage.insert(stage.orders, 2, 3, ddl_before=3)
     assert daemon.wait() == EX_CONFIG
     assert f"transactions {done.xid} from " in daemon.log_tail()
-    assert "landing.on-suspect is stop: set record" in daemon.log_tail()
+    assert "landing.on-suspect is stop. Set record" in daemon.log_tail()
     assert daemon.durable_lsn() == before.end_lsn
     assert stage.gauss.slots["s"].confirmed_lsn <= before.end_lsn
     assert stage.suspects() == []

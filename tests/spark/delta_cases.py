@@ -182,7 +182,7 @@ def test_constraints_of_others_are_refused(spark: SparkSession, tmp_path: Path) 
     path = path_of(tmp_path, source.tables[0])
     spark.sql(f"ALTER TABLE {path} ADD CONSTRAINT positive CHECK (id > -100000)")
     live(source)
-    with pytest.raises(LandingError, match=r"does not keep: .*delta\.constraints\.positive"):
+    with pytest.raises(LandingError, match=r"does not support: .*delta\.constraints\.positive"):
         apply_with(LocalEngine(), tmp_path / "landing", tmp_path / "target", Options())
 
 

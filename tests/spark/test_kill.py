@@ -75,7 +75,7 @@ def test_killed_apply_on_a_store(
 ) -> None:
     """The same from and to URLs; what was left goes when it is old enough to be nobody's."""
     kill_and_run_again(point, at_url, source[1] / "whole")
-    with pytest.raises(ConfigError, match="younger than an hour stays"):
+    with pytest.raises(ConfigError, match="younger than an hour stay"):
         vacuum(at_url.target, older_than_seconds=0)
     vacuum(at_url.target, older_than_seconds=3600)
     whole = content(at_url.target)

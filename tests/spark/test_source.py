@@ -385,7 +385,7 @@ def test_it_stops_where_changes_are_missing(loss: str, tmp_path: Path) -> None:
             (root / "commits" / f"{n:020d}.json").unlink()
     told = {
         "gap": f"entry {lost} is a gap",
-        "retention": f"entries {lost} to {lost} were given up",
+        "retention": f"entries {lost} to {lost} were removed by retention",
         "quarantine": f"entry {lost} put public.pair in quarantine",
         "suspect": rf"entry {lost} says that rows may be wrong: public.pair: a partition was emptied; read "
         r"it again \(gaussdecode snapshot CONFIG --table NAME\).*failOnDataLoss",

@@ -381,7 +381,7 @@ def vacuum(target: Given, *, older_than_seconds: float = 7 * DAY) -> Vacuumed:
     store = Target(target)
     if store.is_shared and older_than_seconds < _SHARED_SECONDS:
         raise ConfigError(
-            f"{store.root}: on an object store a running writer cannot be detected, so files younger than an hour stay;  "
+            f"{store.root}: on an object store a running writer cannot be detected, so files younger than an hour stay; "
             f"give at least {_SHARED_SECONDS / DAY:.3f} days"
         )
     with contextlib.ExitStack() as held:
