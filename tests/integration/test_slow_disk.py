@@ -47,7 +47,7 @@ def test_decoder_dies_while_the_disk_stands_still(
         wait_until(lambda: not daemon.children(), "the session is given up")
         disk.go_on()
         assert daemon.wait() == os.EX_SOFTWARE
-        assert "was killed by signal 9; what has landed ends at" in daemon.log_tail()
+        assert "was killed by signal 9; the landing ends at" in daemon.log_tail()
         daemon.start()
         daemon.catch_up()
         assert daemon.stop() == 0
