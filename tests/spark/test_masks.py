@@ -195,6 +195,7 @@ def test_commands(
     """Existing rows are loaded masked; verify leaves the columns out, and says so; short keys are refused."""
     landing, target, key = tmp_path / "landing", tmp_path / "target", tmp_path / "key"
     key.write_bytes(KEY + b"\n")
+    key.chmod(0o600)
 
     writer = LandingWriter(landing)
     database_15.execute("CREATE TABLE public.people (id int8 PRIMARY KEY, email text, born date)")
@@ -223,6 +224,9 @@ def test_commands(
     words = ["spark", "apply", str(landing), str(tmp_path / "y"), "--local", *masks]
     assert main(words) == EX_CONFIG
     assert "has 5 bytes; give at least 16" in capsys.readouterr().err
+    key.chmod(0o640)
+    with pytest.raises(ConfigError, match="others can read it; chmod 0600"):
+        read_key(key)
     with pytest.raises(ConfigError, match="cannot be read"):
         read_key(tmp_path / "none")
 

@@ -104,12 +104,15 @@ def read_key(path: Path) -> bytes:
     """Read the key for hashes from a file.
 
     Raises:
-        ConfigError: the file cannot be read, or the key is too short.
+        ConfigError: the file cannot be read, others can read it, or the key is too short.
     """
     try:
+        mode = path.stat().st_mode
         key = path.read_bytes().strip()
     except OSError as error:
         raise ConfigError(f"--mask-key {path} cannot be read: {error.strerror}") from None
+    if mode & 0o077:
+        raise ConfigError(f"--mask-key {path}: others can read it; chmod 0600 {path}")
     if len(key) < _FEWEST:
         raise ConfigError(f"--mask-key {path} has {len(key)} bytes; give at least {_FEWEST}")
     return key
