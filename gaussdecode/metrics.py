@@ -174,7 +174,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         "source_confirmed_lsn",
         "lsn",
         "Position last confirmed to the server",
-        "Below land_durable_lsn for more than a few seconds: the connection hangs.",
+        "Below land_durable_lsn for more than a few seconds: the connection hangs, or the store of the mirror is behind.",
     ),
     _gauge(
         "source_lag_bytes",
