@@ -71,7 +71,7 @@ test-unit: setup ## the tests that need no server, Java, browser or network, in 
 	$(PYTEST) --unit $(PARALLEL) $(ARGS)
 
 .PHONY: test-crash
-test-crash: setup-test ## kill and cut the power at every step of a publication
+test-crash: setup-test ## kill and cut the power at every step of a commit
 	$(PYTEST) tests/crash $(ARGS)
 
 .PHONY: test-integration
