@@ -44,7 +44,9 @@ def test_checksums(database: Database, make_daemon: MakeDaemon) -> None:
         command += ["--table", "kit.ids", "--where", "random() < 0.5"]
         asked = subprocess.run(command, capture_output=True, text=True, check=False)
         assert asked.returncode == 69, asked.stdout
-        assert re.search(r"the server has \d+ rows with checksum -?\d+", asked.stderr), asked.stderr
+        assert re.search(r"the server reports \d+ rows with checksum -?\d+", asked.stderr), (
+            asked.stderr
+        )
         workload.run(5)
         daemon.catch_up()
         assert daemon.stop() == 0

@@ -450,7 +450,9 @@ class Workload:
     def _resolve(self) -> None:
         """Commit what a server that went away left prepared."""
         with self._database.connect() as session:
-            for (gid,) in run(session, "SELECT gid FROM pg_prepared_xacts"):
+            for (gid,) in run(
+                session, "SELECT gid FROM pg_prepared_xacts WHERE database = current_database()"
+            ):
                 run(session, f"COMMIT PREPARED '{gid}'")
 
     def _work(self, worker: Worker, share: int | None, pause: float) -> None:
