@@ -272,7 +272,7 @@ class _Verification:
                 continue
             if self.newest() == self.state.next_n - 1:  # else it may have ended meanwhile
                 self.report.add(
-                    f"{file.path}, of prepared transaction {file.gid}, is missing or altered"
+                    f"{file.path}, of prepared transaction {file.gid!r}, is missing or altered"
                 )
 
     def check_entry(self, entry: CommitEntry) -> None:

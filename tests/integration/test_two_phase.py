@@ -468,7 +468,7 @@ def test_files_that_are_gone(
         held = file.read_bytes()
         file.unlink()
         assert main(["verify", str(daemon.root)]) != 0
-        assert f"{file.name}, of prepared transaction one, is missing" in capsys.readouterr().err
+        assert f"{file.name}, of prepared transaction 'one', is missing" in capsys.readouterr().err
         daemon.start()
         assert daemon.wait() == EX_IOERR
         assert "restore it from a copy" in daemon.log_tail(5)

@@ -51,7 +51,7 @@ from gaussdecode.spark.target.table_shape import shape_of
 
 Progress = Callable[[str], None]
 _PART_OF_KEYS: Final = 16
-"""With deletion vectors a merge of few changes reads the columns of the key; measured: about a sixteenth."""
+"""With deletion vectors a merge of few changes reads columns of the key alone: taken as a sixteenth of a file."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -770,9 +770,9 @@ class Run:
         """Bytes of the current rows that the merge reads, about."""
         held = sum(file.bytes for file in work.current)
         landed = sum(map(_landed, work.eras))
-        is_keys = self._with_vectors() and not any(era.resets for era in work.eras)
-        few = is_keys and landed <= self.options.sizes.share * held
-        return held // _PART_OF_KEYS if few else held
+        reads_keys = self._with_vectors() and not self._has_history(work.version)
+        reads_keys &= all(era.schema.key and not era.resets for era in work.eras)
+        return held // _part_read(reads_keys, landed, held, self.options.sizes)
 
     def _for_bytes(self, landed: int, held: int) -> Engine:
         """See `SparkEngine.for_bytes`."""
@@ -1016,12 +1016,17 @@ def _landed(era: Era) -> int:
     return sum(change.file.bytes for change in era.files)
 
 
+def _part_read(reads_keys: bool, landed: int, held: int, sizes: Sizes) -> int:
+    """Divisor of the stored bytes that a merge reads, if few changes make it read keys alone."""
+    return _PART_OF_KEYS if reads_keys and landed <= sizes.share * held else 1
+
+
 def _weights(job: Job, landed: int) -> list[int]:
     """Bytes that the merge of each bucket handles."""
     found = [landed // job.buckets] * job.buckets
     held = sum(file.bytes for file in job.base)
-    few = job.with_vectors and not (job.is_rebuilt or job.resets)
-    part = _PART_OF_KEYS if few and landed <= job.sizes.share * held else 1
+    reads_keys = job.with_vectors and not (job.with_history or job.is_rebuilt or job.resets)
+    part = _part_read(reads_keys and bool(job.schema.key), landed, held, job.sizes)
     for file in job.base:
         size = file.bytes // part
         if not job.is_rebuilt and file.bucket >= 0:
