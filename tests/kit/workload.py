@@ -71,8 +71,9 @@ class Worker:
         messages: content of every non-transactional message it sent.
     """
 
-    def __init__(self, database: Database, seed: int, index: int) -> None:
+    def __init__(self, database: Database, seed: int, index: int, *, hidden_ddl: bool) -> None:
         self._database = database
+        self._hidden_ddl = hidden_ddl
         self._rng = Random(f"{seed}-{index}")
         self._index = index
         self._next_id = 0
@@ -333,7 +334,7 @@ class Worker:
         ]
         self._columns += 1
         name = f"s{self._index}_{self._columns}"
-        action = self._rng.randint(0, 4)
+        action = self._rng.randint(0, 4 if self._hidden_ddl else 2)
         if action == 0 or not columns:
             self._sql(
                 f"ALTER TABLE kit.shape ADD {name} {self._rng.choice(('int4', 'text', 'date'))}"
@@ -401,16 +402,27 @@ class Worker:
 class Workload:
     """Several sessions over one database.
 
+    Args:
+        database: where.
+        seed: of the random numbers.
+        sessions: how many.
+        hidden_ddl: whether kit.shape is now and then dropped and made anew, or gets another type by USING.
+            The daemon then says that it may have wrong rows, and an apply stops it.
+
     Attributes:
         workers: one per session.
     """
 
-    def __init__(self, database: Database, seed: int, sessions: int = 3) -> None:
+    def __init__(
+        self, database: Database, seed: int, sessions: int = 3, *, hidden_ddl: bool = True
+    ) -> None:
         self._database = database
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
         self._failures: list[BaseException] = []
-        self.workers = [Worker(database, seed, index + 1) for index in range(sessions)]
+        self.workers = [
+            Worker(database, seed, index + 1, hidden_ddl=hidden_ddl) for index in range(sessions)
+        ]
 
     def create(self) -> None:
         """Create types and tables."""
