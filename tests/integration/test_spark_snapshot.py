@@ -122,8 +122,8 @@ def test_load_that_is_killed_at_every_turn_is_exact(
     workload.create()
     workload.run(20)
     database_15.execute(_TABLES)
-    more = "INSERT INTO skewed SELECT g, 'w' || g FROM generate_series(10001, 40000) g"
-    database_15.execute(more)  # of the table that is read last: the first kill falls among its ranges
+    # The table that is read last is large: the first kill falls among its ranges.
+    database_15.execute("INSERT INTO skewed SELECT g, 'w' FROM generate_series(10001, 40000) g")
     database_15.create_slot()
     target = tmp_path / "target"
     with make_daemon(database_15, config=_CONFIG) as daemon:
