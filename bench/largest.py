@@ -28,7 +28,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-import asked
 import corpus
 import live
 import processes
@@ -36,6 +35,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import replay
 import stream
+import streaming
 from kit.daemon import Daemon
 from kit.postgres import Database, Postgres, run
 
@@ -99,7 +99,7 @@ def one_transaction(
     database.execute("ALTER TABLE public.t ALTER COLUMN note SET COMPRESSION pglz")
     database.create_slot()
     directory.mkdir()
-    config = {"source": {"streaming": "on"}, "landing": asked.SIZES}
+    config = {"source": {"streaming": "on"}, "landing": streaming.SIZES}
     daemon = Daemon(database, directory, config=config)
     with limited(limit), daemon, database.connect() as session:
         daemon.wait_for_state("streaming")

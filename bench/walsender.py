@@ -6,7 +6,7 @@ walsender that serves it, user and system apart, beside that of pg_recvlogical:
 
     nothing         pgoutput with a publication of another table: WAL is read, rows are put together
                     and thrown away; what is left is what every plug-in has to do
-    text            pgoutput as `source.binary: off` asks for it: the base
+    text            pgoutput as the daemon asks for it: the base
     binary          the same with binary values
     two_columns     text, of a publication that lists the key and one column
     streaming       text, transactions in blocks while they are open (here none is large: the same)

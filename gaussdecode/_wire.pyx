@@ -30,7 +30,7 @@ from gaussdecode.wire._layout cimport (
     EVENT_STREAM_START, EVENT_TAKEN_BACK, EVENT_TRUNCATE, GAUSS_EVENT, RAW_MAGIC, RELATION_FILTERED,
     RELATION_STREAMED, TALLY_MESSAGE, TALLY_TRANSACTION, TALLY_TRUNCATE, EntryHeader, Misfit,
     PartHeader, PlanColumn,
-    RawRelation, SentNode, Tally, buffer_align, buffer_append,
+    RawRelation, Tally, buffer_align, buffer_append,
     buffer_fill, buffer_free, buffer_grow, buffer_move,
 )
 from gaussdecode.wire._letters cimport (
@@ -273,7 +273,6 @@ cdef class BatchDecoder:
         cdef RawRelation relation
         cdef Cursor record
         cdef const PlanColumn *plan
-        cdef const SentNode *nodes
         cdef const uint8_t *definition
         cdef Event *event
         cdef uint32_t _index
@@ -286,9 +285,8 @@ cdef class BatchDecoder:
             record.end = take(cursor, relation.size) + relation.size
             take(&record, sizeof(RawRelation))
             plan = <const PlanColumn *>take(&record, relation.column_count * sizeof(PlanColumn))
-            nodes = <const SentNode *>take(&record, relation.node_count * sizeof(SentNode))
             definition = take(&record, relation.definition_size)
-            self.add_part(part_create(&relation, plan, nodes))
+            self.add_part(part_create(&relation, plan))
             event = self.add_event(EVENT_RELATION)
             event.index = relation.version
             event.flags = relation.flags & RELATION_STREAMED != 0

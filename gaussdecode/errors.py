@@ -85,9 +85,9 @@ class SourceError(GaussDecodeError):
 
 
 class InexactStreamError(SourceError):
-    """A transaction cannot be told exactly, because it was streamed while open, or sent in binary.
+    """A transaction cannot be told exactly, because it was streamed while open.
 
-    Sent whole, and as text, it can: the next session asks for that.
+    Sent whole, it can: the next session asks for that.
 
     Attributes:
         end_lsn: end of the transaction; None where that is not known yet.
@@ -108,9 +108,9 @@ class SpoolFullError(SourceError):
 
 
 class OpenTransactionError(SourceError):
-    """The server failed while it sent a transaction that is open yet, or values in binary.
+    """The server failed while it sent a transaction that is open yet.
 
-    Sent whole, and as text, it may not fail, and a transaction that is rolled back is not sent at all;
+    Sent whole, it may not fail, and a transaction that is rolled back is not sent at all;
     the next session asks for that.
     """
 

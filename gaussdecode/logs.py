@@ -88,7 +88,6 @@ class Event(enum.StrEnum):
     SNAPSHOT_REQUEST_UNREADABLE = "snapshot_request_unreadable"
     TABLES_CHANGED = "tables_changed"
     TABLES_NOT_LISTED = "tables_not_listed"
-    BINARY_NOT_USED = "binary_not_used"
     TLS_THROUGH_PYTHON = "tls_through_python"
     TLS_BY_RECORDS = "tls_by_records"
     TABLES_NOT_PUBLISHED = "tables_not_published"

@@ -223,9 +223,8 @@ METRICS: Final[tuple[Metric, ...]] = (
     _counter(
         "source_streaming_fallbacks",
         "sessions",
-        "Sessions without streaming or binary values after one of them failed",
-        "Growing: the log event streaming_fallback has the reason; set source.streaming: off or "
-        "source.binary: false.",
+        "Sessions without streaming after one with it failed",
+        "Growing: the log event streaming_fallback has the reason; set source.streaming: off.",
     ),
     _counter(
         "source_heartbeats",

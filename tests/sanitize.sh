@@ -33,7 +33,7 @@ export UBSAN_OPTIONS="halt_on_error=1:print_stacktrace=1:${UBSAN_OPTIONS:-}"
 export GAUSSDECODE_FUZZ_CASES="${GAUSSDECODE_FUZZ_CASES:-0.04}"
 LD_PRELOAD="$library ${LD_PRELOAD:-}" PYTHONMALLOC=malloc PYTHONPATH="$copy:$copy/tests" \
     "$PYTHON" -m pytest -q -s -p no:cacheprovider --import-mode=importlib \
-    tests/test_wire.py tests/wire/test_part.py tests/wire/test_values.py tests/wire/test_sent.py \
+    tests/test_wire.py tests/wire/test_part.py tests/wire/test_values.py \
     tests/source/gaussdb/test_translate.py tests/source/gaussdb/test_translate_fuzz.py \
     tests/source/test_dispatch.py tests/source/gaussdb/test_receive.py tests/source/postgresql/test_known.py \
     tests/source/test_relations.py tests/source/gaussdb/test_transcode.py \

@@ -300,7 +300,7 @@ def test_bytes_after_the_end_are_refused(name: str) -> None:
         (b"I" + struct.pack(">I", wire.OID) + b"K" + wire.row(["1", "a"]), "no new tuple"),
         (b"U" + struct.pack(">I", wire.OID) + b"D" + wire.row(["1", "a"]), "no new tuple"),
         (wire.delete(["1", "a"], b"N"), "without an old tuple"),
-        (wire.insert(["1", "a"]).replace(b"t\0\0\0\1a", b"b\0\0\0\1a"), "binary is off"),
+        (wire.insert(["1", "a"]).replace(b"t\0\0\0\1a", b"b\0\0\0\1a"), "was not asked for"),
         (wire.insert(["1", "a"]).replace(b"t\0\0\0\1a", b"x\0\0\0\1a"), "unknown kind of value"),
         (wire.update(["1", "a"], key=[wire.UNCHANGED, None]), "old tuple"),
         (wire.gauss_begin(csn=2**63), "63 bits"),
@@ -424,11 +424,11 @@ def test_cut_raw_batch_is_an_error() -> None:
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        (wire.PLAN_COLUMN.pack(2, 0, 0, 0, 1, 0, 0), wire.PLAN_COLUMN.pack(0, 0, 0, 0, 1, 0, 0)),
-        (wire.PLAN_COLUMN.pack(2, 0, 0, 0, 1, 0, 0), wire.PLAN_COLUMN.pack(15, 0, 0, 0, 1, 0, 0)),
-        (wire.PLAN_COLUMN.pack(2, 0, 0, 0, 1, 0, 0), wire.PLAN_COLUMN.pack(14, 14, 0, 0, 1, 0, 0)),
-        (wire.PLAN_COLUMN.pack(2, 0, 0, 0, 1, 0, 0), wire.PLAN_COLUMN.pack(7, 0, 39, 0, 1, 0, 0)),
-        (wire.PLAN_COLUMN.pack(2, 0, 0, 0, 1, 0, 0), wire.PLAN_COLUMN.pack(7, 0, 5, 6, 1, 0, 0)),
+        (wire.PLAN_COLUMN.pack(2, 0, 0, 0, 1), wire.PLAN_COLUMN.pack(0, 0, 0, 0, 1)),
+        (wire.PLAN_COLUMN.pack(2, 0, 0, 0, 1), wire.PLAN_COLUMN.pack(15, 0, 0, 0, 1)),
+        (wire.PLAN_COLUMN.pack(2, 0, 0, 0, 1), wire.PLAN_COLUMN.pack(14, 14, 0, 0, 1)),
+        (wire.PLAN_COLUMN.pack(2, 0, 0, 0, 1), wire.PLAN_COLUMN.pack(7, 0, 39, 0, 1)),
+        (wire.PLAN_COLUMN.pack(2, 0, 0, 0, 1), wire.PLAN_COLUMN.pack(7, 0, 5, 6, 1)),
     ],
 )
 def test_impossible_plan_is_refused(old: bytes, new: bytes) -> None:

@@ -61,7 +61,6 @@ def _record(
         messages=config.source.messages,
         only_local=config.decoding.only_local,
         streaming=config.source.streaming,
-        binary=config.source.binary,
     )
     return record(recording, path, limits, should_stop)
 

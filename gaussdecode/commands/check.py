@@ -47,7 +47,6 @@ from gaussdecode.settings.dsn import describe
 from gaussdecode.settings.load import process_memory_bytes
 from gaussdecode.settings.rules import SourceKind
 from gaussdecode.settings.sections import NOT_STREAMED, Config
-from gaussdecode.source.coverage import listing
 from gaussdecode.source.gaussdb.server import GaussServerState
 from gaussdecode.source.postgresql.connection import connect
 from gaussdecode.source.postgresql.inspection import inspect
@@ -218,25 +217,10 @@ def _report_server(config: Config, plan: Plan, report: Report) -> None:
         report.facts.append(
             ("streaming", f"{mode}, protocol {version}: open transactions wait here")
         )
-    if config.source.kind is SourceKind.POSTGRESQL and config.source.binary:
-        report.facts.append(("binary", _binary_text(plan)))
     if config.source.publication:
         report.facts.append(("publication", ", ".join(config.source.publication)))
     if plan.command:
         report.facts.append(("command", plan.command))
-
-
-def _binary_text(plan: Plan) -> str:
-    """Whether values will be requested in binary, in words."""
-    choice = plan.binary
-    if choice is None:
-        return "not known"
-    if choice.text_columns:
-        names = listing(choice.text_columns, len(choice.text_columns))
-        return f"off: only the server knows the text of {names}"
-    if choice.is_all_text:
-        return "off: all published columns are texts, which binary sends as they are"
-    return "on: the text of all published types is known here"
 
 
 def _gaussdb_facts(config: Config, server: GaussServerState) -> Iterator[tuple[str, str]]:

@@ -175,7 +175,7 @@ class SourceRuntime:
         self._area_failure = ""  # that was said
         source = config.source
         self.decoder_count = config.decoding.parallel_decode_num
-        self.streaming = Streaming(source.streaming, self._on_fallback, wants_binary=source.binary)
+        self.streaming = Streaming(source.streaming, self._on_fallback)
         self._first_csn = (
             0  # that has to have room in the next session, before any above it; 0: none
         )
@@ -266,7 +266,6 @@ class SourceRuntime:
                         config, self.landing_position, str(config.landing.root / SPOOL)
                     ),
                     streaming=self.streaming.mode,
-                    binary=self.streaming.is_binary,
                     **({} if shared.log is None else unread(shared.left_out(self.name))),
                 ).to_record(),
             ),

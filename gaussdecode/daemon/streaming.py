@@ -1,4 +1,4 @@
-"""Decide whether the next session asks for open transactions, and for values in binary.
+"""Decide whether the next session asks for open transactions.
 
 The decision depends on the configuration and on how sessions ended. When the server, the protocol or the
 spool's limit prevents streaming, the next session runs without it. That costs the server a file and time,
@@ -33,7 +33,6 @@ class Streaming:
 
     Args:
         wanted: ``off``, ``on`` or ``parallel``, of the configuration.
-        wants_binary: the configuration asks for it.
         on_fallback: told why, each time.
         clock: monotonic seconds.
 
@@ -47,11 +46,9 @@ class Streaming:
         wanted: str,
         on_fallback: Callable[[str], None],
         *,
-        wants_binary: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._wanted = wanted
-        self._wants_binary = wants_binary
         self._on_fallback = on_fallback
         self._clock = clock
         self._until_lsn: int | None = None
@@ -66,11 +63,6 @@ class Streaming:
         """Choose the options of the next session."""
         return self._wanted if self.reason is None else NOT_STREAMED
 
-    @property
-    def is_binary(self) -> bool:
-        """Whether it is to ask for values in binary."""
-        return self._wants_binary and self.reason is None
-
     def ended(self, error: GaussDecodeError | None, position: int | None) -> None:
         """A session has ended.
 
@@ -78,7 +70,7 @@ class Streaming:
             error: why; None where it was asked to.
             position: up to where the landing is durable.
         """
-        if self._wanted == NOT_STREAMED and not self._wants_binary:
+        if self._wanted == NOT_STREAMED:
             return
         if self.reason is not None:
             self.reason = None

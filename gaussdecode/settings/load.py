@@ -66,13 +66,12 @@ _NEEDED: Final = {
 _GAUSSDB_ONLY: Final = ("ha-port", "plugin", "invisible-truncate", "max-message-size")
 _UNUSED: Final = {
     SourceKind.POSTGRESQL: ("file", *_GAUSSDB_ONLY),
-    SourceKind.GAUSSDB: ("file", "publication", "messages", "streaming", "binary", "two-phase"),
+    SourceKind.GAUSSDB: ("file", "publication", "messages", "streaming", "two-phase"),
     SourceKind.CAPTURE: (
         "dsn",
         "password-file",
         "publication",
         "streaming",
-        "binary",
         "two-phase",
         *_GAUSSDB_ONLY,
     ),

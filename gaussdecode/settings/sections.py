@@ -192,15 +192,6 @@ class SourceConfig:
             "which also send where a rolled-back transaction ended. Older servers are asked for `on`.",
         ),
     )
-    binary: bool = dataclasses.field(
-        default=False,
-        metadata=_is(
-            Boolean(),
-            "With kind postgresql: values are sent in binary, so the server need not write them as "
-            "text. Text is used if a published column has a type whose text only the server knows: "
-            "money, regclass and similar types, types of extensions. `gaussdecode check` names them.",
-        ),
-    )
     two_phase: bool = dataclasses.field(
         default=False,
         metadata=_is(

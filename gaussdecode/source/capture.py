@@ -30,7 +30,6 @@ from typing import IO, Any, Final, Self
 from gaussdecode.errors import ConfigError, DiskError, WireError
 from gaussdecode.model.landing import SourceIdentity
 from gaussdecode.model.lsn import Lsn
-from gaussdecode.wire.formats import Formats, Sent
 
 MAGIC: Final = b"GDCAPT01"
 FORMAT: Final = 1
@@ -69,7 +68,6 @@ class CaptureHeader:
         created_time: seconds since 1970.
         style: style of a GaussDB stream; None for pgoutput.
         stream_encoding: encoding of names and values in the frames of pgoutput.
-        formats: formats by type, how its values are sent in binary; None where they are text.
     """
 
     identity: SourceIdentity
@@ -81,17 +79,10 @@ class CaptureHeader:
     created_time: float
     style: Style | None = None
     stream_encoding: str = "UTF8"
-    formats: Formats | None = None
 
     def to_bytes(self) -> bytes:
         """Spell it as the file does, from the magic to the first frame."""
-        formats = self.formats
-        plain = dataclasses.replace(self, formats=None)
-        record = {"format": FORMAT, **dataclasses.asdict(plain), "start_lsn": str(self.start_lsn)}
-        if formats is None:
-            del record["formats"]
-        else:
-            record["formats"] = {oid: sent.to_record() for oid, sent in formats.items()}
+        record = {"format": FORMAT, **dataclasses.asdict(self), "start_lsn": str(self.start_lsn)}
         if self.style is None:
             del record["style"]  # as it was before there were others
         if self.stream_encoding == "UTF8":
@@ -107,9 +98,6 @@ class CaptureHeader:
         fields["start_lsn"] = Lsn.parse(record["start_lsn"])
         if "style" in record:
             fields["style"] = Style(**record["style"])
-        if "formats" in record:
-            found = record["formats"].items()
-            fields["formats"] = {int(oid): Sent.from_record(sent) for oid, sent in found}
         return cls(**fields)
 
 

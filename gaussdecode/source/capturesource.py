@@ -100,12 +100,7 @@ class CaptureSource:
         encoding = find_encoding(self._capture.header.stream_encoding)
         self._slow_path = SlowPath(
             receiver,
-            Relations(
-                white_list(settings.decoding),
-                encoding,
-                settings.unread,
-                self._capture.header.formats,
-            ),
+            Relations(white_list(settings.decoding), encoding, settings.unread),
         )
         return receiver
 

@@ -12,10 +12,9 @@ from typing import Final
 from gaussdecode.model.relation import Relation
 from gaussdecode.settings.sections import DecodingConfig
 from gaussdecode.wire.encoding import UTF8, Encoding
-from gaussdecode.wire.formats import NODE_BYTES, UNKNOWN, Formats, nodes_of
 
-_RAW_RELATION: Final = struct.Struct("=IIIIHHII")
-_PLAN_COLUMN: Final = struct.Struct("=BBBBBBH")
+_RAW_RELATION: Final = struct.Struct("=IIIIHHI")
+_PLAN_COLUMN: Final = struct.Struct("=BBBBB3x")
 _FILTERED: Final = 1  # RELATION_FILTERED
 _UNREAD: Final = 2  # RELATION_UNREAD
 _STREAMED: Final = 4  # RELATION_STREAMED
@@ -52,21 +51,16 @@ def relation_record(
     *,
     is_unread: bool = False,
     is_streamed: bool = False,
-    formats: Formats | None = None,
 ) -> bytes:
-    """Build RawRelation, PlanColumn[], SentNode[] and the definition, padded.
+    """Build RawRelation, PlanColumn[] and the definition, padded.
 
     Args:
         relation: relation as described.
         encoding: encoding of the values that follow.
         is_unread: its rows are stepped over.
         is_streamed: a transaction told it that has not committed.
-        formats: formats by type, how its values are sent in binary; None where they are text.
     """
     definition = json.dumps(relation.to_record(), separators=(",", ":")).encode()
-    types = () if formats is None else dict.fromkeys(each.type_oid for each in relation.columns)
-    nodes = nodes_of([(formats or {}).get(oid, UNKNOWN) for oid in types])
-    places = {oid: place for place, oid in enumerate(types, 1)}
     columns = b"".join(
         _PLAN_COLUMN.pack(
             column.type.kind,
@@ -74,12 +68,10 @@ def relation_record(
             column.type.precision,
             column.type.scale,
             column.is_identity,
-            0,
-            places.get(column.type_oid, 0),
         )
         for column in relation.columns
     )
-    size = _RAW_RELATION.size + len(columns) + len(nodes) + len(definition)
+    size = _RAW_RELATION.size + len(columns) + len(definition)
     padding = -size % _ALIGNMENT
     head = _RAW_RELATION.pack(
         size + padding,
@@ -88,7 +80,6 @@ def relation_record(
         _FILTERED * relation.is_filtered | _UNREAD * is_unread | _STREAMED * is_streamed,
         len(relation.columns),
         encoding.number,
-        len(nodes) // NODE_BYTES,
         len(definition),
     )
-    return head + columns + nodes + definition + bytes(padding)
+    return head + columns + definition + bytes(padding)

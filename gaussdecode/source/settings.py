@@ -25,7 +25,6 @@ class ReaderSettings:
         publications: names.
         messages: logical messages too.
         streaming: transactions while they are open: off, on or parallel.
-        binary: values in binary, where their text is known here.
         two_phase: prepared transactions at their PREPARE.
         unread: OIDs of tables whose rows are stepped over.
         left_out: their titles.
@@ -48,7 +47,6 @@ class ReaderSettings:
     publications: tuple[str, ...]
     messages: bool
     streaming: str = NOT_STREAMED
-    binary: bool = False
     two_phase: bool = False
     unread: tuple[int, ...] = ()
     left_out: tuple[str, ...] = ()
@@ -80,7 +78,6 @@ class ReaderSettings:
             publications=source.publication,
             messages=source.messages,
             streaming=source.streaming,
-            binary=source.binary,
             two_phase=source.two_phase,
             receiver_timeout=source.receiver_timeout,
             desc_directory=desc_directory,

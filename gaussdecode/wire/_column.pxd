@@ -4,7 +4,7 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy, memset
 
 from gaussdecode.wire._layout cimport (
-    KIND_BOOL, KIND_INT16, KIND_INT32, KIND_INT64, KIND_STRING, Buffer, PlanColumn, SentNode,
+    KIND_BOOL, KIND_INT16, KIND_INT32, KIND_INT64, KIND_STRING, Buffer, PlanColumn,
     buffer_append, buffer_grow,
 )
 from gaussdecode.wire._times cimport Day
@@ -26,7 +26,6 @@ cdef struct Column:
     int32_t old_index           # where its old value goes, -1 for nowhere
     uint32_t null_count
     Day day                     # of the last date or time
-    const SentNode *sent        # how its values are sent in binary; NULL: as text
     Buffer validity             # 1 beyond the rows, so that only NULLs write to it
     Buffer offsets
     Buffer data
@@ -35,13 +34,6 @@ cdef struct Column:
     Buffer child_validity       # empty until the first NULL
     Buffer child_offsets
     Buffer child_data
-
-
-# Where a list ended before another was begun.
-cdef struct ListMark:
-    uint32_t count
-    uint32_t null_count
-    size_t data_size
 
 
 cdef int fail_column(const char *reason) except -1 with gil
@@ -60,13 +52,6 @@ cdef int column_move(
 cdef int column_write(
     Column *column, uint32_t rows, Buffer *out, size_t header_offset
 ) except -1 nogil
-cdef int append_bytes(
-    uint8_t kind, Buffer *data, const uint8_t *text, size_t size, bint is_raw
-) except -1 nogil
-cdef int append_child_null(Column *column) except -1 nogil
-cdef int finish_child(Column *column) except -1 nogil
-cdef int list_begin(Column *column, ListMark *mark) except -1 nogil
-cdef void list_undo(Column *column, const ListMark *mark) noexcept nogil
 cdef int move_block(Buffer *out, const void *data, size_t size, uint8_t *offset) except -1 nogil
 cdef int write_block(Buffer *out, const void *data, size_t size, uint8_t *offset) except -1 nogil
 

@@ -145,16 +145,14 @@ cdef inline bint parse_fixed(
 
 
 cdef int append_bytes(
-    uint8_t kind, Buffer *data, const uint8_t *text, size_t size, bint is_raw
+    uint8_t kind, Buffer *data, const uint8_t *text, size_t size
 ) except -1 nogil:
-    """Append a string or a binary; returns 0 when it does not fit, and appends nothing.
+    """Append a string, or a binary that stands in `text` in hex.
 
-    A binary stands in `text` in hex, or with `is_raw` as it is.
+    Returns 0 when it does not fit, and appends nothing.
     """
     cdef size_t byte_count
-    if kind != KIND_STRING and is_raw:
-        buffer_append(data, text, size)
-    elif kind == KIND_STRING:
+    if kind == KIND_STRING:
         if not is_ascii(text, size) and not is_utf8(text, size):
             return 0
         buffer_append(data, text, size)
@@ -185,7 +183,7 @@ cdef int column_store(
         fits = read_list(column, scratch, text, size)
         put_offset(column, row, column.child_count)
     else:
-        fits = append_bytes(column.kind, &column.data, text, size, False)
+        fits = append_bytes(column.kind, &column.data, text, size)
         put_offset(column, row, column.data.size)
     return fits
 
@@ -219,15 +217,10 @@ cdef int append_child(
             return 0
         column.child_data.size += column.element_width
     else:
-        if not append_bytes(column.element, &column.child_data, text, size, False):
+        if not append_bytes(column.element, &column.child_data, text, size):
             return 0
         end = <int32_t>column.child_data.size
         buffer_append(&column.child_offsets, &end, 4)
-    return finish_child(column)
-
-
-cdef int finish_child(Column *column) except -1 nogil:
-    """Count an element whose bytes were appended."""
     if column.child_null_count:
         buffer_fill(&column.child_validity, 1, 1)
     column.child_count += 1
@@ -329,35 +322,23 @@ cdef int read_list(
     More dimensions, a lower bound that is not 1 and an element that does not fit its kind
     make the whole value a misfit.
     """
-    cdef ListMark mark
-    list_begin(column, &mark)
+    cdef int32_t zero = 0
+    cdef uint32_t count = column.child_count
+    cdef uint32_t null_count = column.child_null_count
+    cdef size_t data_size = column.child_data.size
+    if column.element_width == 0 and column.child_offsets.size == 0:
+        buffer_append(&column.child_offsets, &zero, 4)
     if size < 2 or text[0] != c"{" or text[size - 1] != c"}":
         return 0
     if size == 2 or read_elements(column, scratch, text + 1, text + size - 1):
         return 1
-    list_undo(column, &mark)
-    return 0
-
-
-cdef int list_begin(Column *column, ListMark *mark) except -1 nogil:
-    """Remember where the elements end, before those of another list."""
-    cdef int32_t zero = 0
-    if column.element_width == 0 and column.child_offsets.size == 0:
-        buffer_append(&column.child_offsets, &zero, 4)
-    mark.count = column.child_count
-    mark.null_count = column.child_null_count
-    mark.data_size = column.child_data.size
-    return 0
-
-
-cdef void list_undo(Column *column, const ListMark *mark) noexcept nogil:
-    """Take the elements back that were appended since."""
-    column.child_count = mark.count
-    column.child_null_count = mark.null_count
-    column.child_data.size = mark.data_size
-    column.child_validity.size = mark.count if mark.null_count else 0
+    column.child_count = count
+    column.child_null_count = null_count
+    column.child_data.size = data_size
+    column.child_validity.size = count if null_count else 0
     if column.element_width == 0:
-        column.child_offsets.size = (<size_t>mark.count + 1) * 4
+        column.child_offsets.size = (<size_t>count + 1) * 4
+    return 0
 
 
 # ---- into the entry

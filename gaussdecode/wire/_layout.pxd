@@ -9,7 +9,7 @@ A *raw batch* (reader -> decoder):
 
     RawHeader
     relation section   relation_count x (RawRelation, PlanColumn[column_count],
-                       SentNode[node_count], definition JSON), each padded to 8
+                       definition JSON), each padded to 8
     message section    message_count x (uint32 size, payload), unpadded; `payload` is one
                        pgoutput message from its type byte, relations and types left out;
                        up to 7 bytes of padding may follow the last
@@ -158,7 +158,6 @@ cdef packed struct RawRelation:
     uint32_t flags
     uint16_t column_count
     uint16_t encoding           # of its values: number in encoding.ENCODINGS, 0 for UTF-8
-    uint32_t node_count         # where values are asked for in binary
     uint32_t definition_size    # bytes of JSON
 
 cdef packed struct PlanColumn:
@@ -167,16 +166,7 @@ cdef packed struct PlanColumn:
     uint8_t precision
     uint8_t scale
     uint8_t is_identity         # its old value is sent, and lands in gd_old
-    uint8_t reserved
-    uint16_t sent               # 1 + index of the node of its type; 0: values are text
-
-# How values of a type are sent in binary, and what they consist of.
-cdef packed struct SentNode:
-    uint32_t oid                # of the type
-    uint32_t first              # its parts are the `count` nodes so many behind it
-    uint16_t count
-    uint8_t format              # SendFormat in `_formats.pxd`
-    uint8_t delimiter           # between the elements of an array that is spelled
+    uint8_t[3] reserved
 
 cdef packed struct EntryHeader:
     uint32_t magic

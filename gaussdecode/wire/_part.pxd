@@ -5,7 +5,7 @@ from libc.stdint cimport uint8_t, uint32_t
 from gaussdecode.wire._column cimport Column
 from gaussdecode.wire._cursor cimport Cursor
 from gaussdecode.wire._encoding cimport Codes
-from gaussdecode.wire._layout cimport Buffer, PlanColumn, RawRelation, SentNode
+from gaussdecode.wire._layout cimport Buffer, PlanColumn, RawRelation
 
 
 cdef enum:
@@ -23,7 +23,6 @@ cdef struct Part:
     uint32_t column_count
     uint32_t old_column_count   # identity columns
     PlanColumn *plan
-    SentNode *nodes             # that the plan names
     Column *columns             # column_count new ones, then the old ones; NULL while it sleeps
     Column *old_columns
     Span *old_spans             # the old tuple of the row being read
@@ -46,12 +45,9 @@ cdef struct Part:
     Buffer scratch              # one unescaped array element
     const Codes *codes          # of the values; NULL where they are UTF-8
     Buffer translated           # one value, behind HEADROOM
-    Buffer spelled              # text of one that was sent in binary, behind HEADROOM
 
 
-cdef Part *part_create(
-    const RawRelation *relation, const PlanColumn *plan, const SentNode *nodes
-) except NULL nogil
+cdef Part *part_create(const RawRelation *relation, const PlanColumn *plan) except NULL nogil
 cdef int part_wake(Part *part) except -1 nogil
 cdef void part_sleep(Part *part) noexcept nogil
 cdef void part_free(Part *part) noexcept nogil

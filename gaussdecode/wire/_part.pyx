@@ -21,20 +21,14 @@ from gaussdecode.wire._column cimport (
 )
 from gaussdecode.wire._cursor cimport fail_wire, read_uint16, read_uint32, take
 from gaussdecode.wire._encoding cimport Codes, append_kept, append_translated, codes_of
-from gaussdecode.wire._formats cimport (
-    HELD, MALFORMED, NOT_HELD, SENT_TEXT, SENT_VERSIONED, VERSION, has_its_size,
-)
 from gaussdecode.wire._layout cimport (
-    KIND_FLOAT64, KIND_LIST, KIND_STRING, MOVED_BYTES, OLD_COLUMN, ColumnHeader, Misfit,
+    KIND_LIST, KIND_STRING, MOVED_BYTES, OLD_COLUMN, ColumnHeader, Misfit,
     PartHeader, Unchanged, buffer_align, buffer_append, buffer_fill, buffer_free, give_back,
 )
 from gaussdecode.wire._letters cimport (
     CELL_BINARY, CELL_NULL, CELL_TEXT, CELL_UNCHANGED, IMAGE_KEY, IMAGE_OLD,
 )
-from gaussdecode.wire._sent cimport sent_check, sent_store, sent_text, store_narrow
 from gaussdecode.wire._values cimport append_escaped, is_ascii, is_utf8
-
-from gaussdecode.errors import InexactStreamError
 
 cdef enum:
     FIRST_ROWS = 16             # capacity of a new part; arbitrary
@@ -51,9 +45,7 @@ cdef const Codes *find_codes(uint32_t encoding) except NULL with gil:
 
 # ---- life of a part
 
-cdef Part *part_create(
-    const RawRelation *relation, const PlanColumn *plan, const SentNode *nodes
-) except NULL nogil:
+cdef Part *part_create(const RawRelation *relation, const PlanColumn *plan) except NULL nogil:
     """Make an empty part that sleeps; `part_free` takes it back."""
     cdef uint32_t index
     cdef uint32_t old_count = 0
@@ -65,10 +57,7 @@ cdef Part *part_create(
         codes = find_codes(relation.encoding)
     for index in range(relation.column_count):
         column_check(&plan[index])
-        if plan[index].sent > relation.node_count:
-            fail_column(b"unknown send format in a relation plan")
         old_count += plan[index].is_identity != 0
-    sent_check(nodes, relation.node_count)
     part = <Part *>calloc(1, sizeof(Part))
     if part == NULL:
         fail_memory()
@@ -81,13 +70,11 @@ cdef Part *part_create(
     part.old_column_count = old_count
     # One more, so that a table without columns allocates something.
     part.plan = <PlanColumn *>calloc(relation.column_count + 1, sizeof(PlanColumn))
-    part.nodes = <SentNode *>calloc(relation.node_count + 1, sizeof(SentNode))
-    if part.plan == NULL or part.nodes == NULL:
+    if part.plan == NULL:
         part_free(part)
         fail_memory()
         return NULL
     memcpy(part.plan, plan, relation.column_count * sizeof(PlanColumn))
-    memcpy(part.nodes, nodes, relation.node_count * sizeof(SentNode))
     return part
 
 
@@ -109,10 +96,8 @@ cdef int part_wake(Part *part) except -1 nogil:
         plan = &part.plan[index]
         column_plan(&part.columns[index], plan)
         part.columns[index].index = index
-        part.columns[index].sent = &part.nodes[plan.sent - 1] if plan.sent else NULL
         if plan.is_identity:
             column_plan(&part.old_columns[old_count], plan)
-            part.old_columns[old_count].sent = part.columns[index].sent
             part.old_columns[old_count].index = index | OLD_COLUMN
             part.columns[index].old_index = <int32_t>old_count
             old_count += 1
@@ -143,7 +128,6 @@ cdef void part_free_rows(Part *part) noexcept nogil:
     buffer_free(&part.texts)
     buffer_free(&part.scratch)
     buffer_free(&part.translated)
-    buffer_free(&part.spelled)
     part.row_capacity = 0
     part.held_bytes = 0
 
@@ -152,7 +136,6 @@ cdef void part_free(Part *part) noexcept nogil:
     if part != NULL:
         part_sleep(part)
         free(part.plan)
-        free(part.nodes)
         free(part)
 
 
@@ -162,7 +145,7 @@ cdef size_t part_capacity(const Part *part) noexcept nogil:
     cdef size_t total = (
         part.ops.capacity + part.old_present.capacity + part.key_changed.capacity
         + part.unchanged.capacity + part.misfits.capacity + part.texts.capacity
-        + part.scratch.capacity + part.translated.capacity + part.spelled.capacity
+        + part.scratch.capacity + part.translated.capacity
     )
     for index in range(part.column_count + part.old_column_count):
         total += column_capacity(&part.columns[index])
@@ -283,52 +266,9 @@ cdef inline int store_value(
     return 0
 
 
-cdef int fail_unspelled(const Part *part, uint32_t column) except -1 with gil:
-    raise InexactStreamError(
-        f"column {(column & ~OLD_COLUMN) + 1} of the relation with OID {part.oid} was sent in "
-        "binary, in a form of which only the server knows the text"
-    )
-
-
 cdef inline bint is_foreign_list(const Part *part, const Column *column) noexcept nogil:
     """Whether it is a list of texts in another encoding, which is translated as a whole."""
     return part.codes != NULL and column.kind == KIND_LIST and column.element == KIND_STRING
-
-
-cdef inline bint is_versioned(const Span *span) noexcept nogil:
-    """Whether the version is the one that there is; text follows it."""
-    return span.size and span.text[0] == VERSION
-
-
-cdef int store_sent(
-    Part *part, Column *column, uint32_t row, Cursor *cursor, const Span *span
-) except -1 nogil:
-    """Store one value that was sent in binary, as its text would be."""
-    cdef const uint8_t *text
-    cdef size_t size
-    cdef int outcome = NOT_HELD
-    if column.sent == NULL:
-        return fail_wire(cursor, b"binary value, though binary is off", span.size + 5)
-    if column.width and column.kind <= KIND_FLOAT64 and has_its_size(column.sent.format, span.size):
-        outcome = store_narrow(
-            column.kind, column.sent.format, span.text,
-            column.data.data + <size_t>row * column.width,
-        )
-        if outcome == HELD:
-            return 0
-    elif column.sent.format == SENT_VERSIONED and is_versioned(span):
-        return store_value(part, column, row, span.text + 1, span.size - 1)
-    elif not is_foreign_list(part, column):
-        outcome = sent_store(column, row, span.text, span.size, &part.spelled)
-    if outcome == NOT_HELD:
-        outcome = sent_text(column.sent, span.text, span.size, &part.spelled, &text, &size)
-        if outcome == HELD:
-            return store_value(part, column, row, text, size)
-    if outcome == MALFORMED:
-        fail_wire(cursor, b"binary value that is none of its type", span.size)
-    elif outcome != HELD:
-        fail_unspelled(part, column.index)
-    return 0
 
 
 cdef int move_value(
@@ -350,19 +290,14 @@ cdef int read_column_count(Part *part, Cursor *cursor) except -1 nogil:
     return 0
 
 
-cdef inline bint is_text(const Column *column, const Span *span) noexcept nogil:
-    """Whether the bytes are the value's text; also in binary those of a text are."""
-    return span.tag == CELL_TEXT or (
-        span.tag == CELL_BINARY and column.sent != NULL and column.sent.format == SENT_TEXT
-    )
-
-
 cdef inline int read_span(Cursor *cursor, Span *span) except -1 nogil:
     span.tag = take(cursor, 1)[0]
     span.size = 0
-    if span.tag == CELL_TEXT or span.tag == CELL_BINARY:
+    if span.tag == CELL_TEXT:
         read_uint32(cursor, &span.size)
         span.text = take(cursor, span.size)
+    elif span.tag == CELL_BINARY:
+        fail_wire(cursor, b"binary value, which was not asked for", 1)
     elif span.tag != CELL_NULL and span.tag != CELL_UNCHANGED:
         fail_wire(cursor, b"unknown kind of value", 1)
     return 0
@@ -406,10 +341,8 @@ cdef int part_read_old(Part *part, Cursor *cursor, uint8_t tag) except -1 nogil:
         if part.columns[index].old_index < 0:
             continue
         column = &part.old_columns[part.columns[index].old_index]
-        if is_text(column, span):
+        if span.tag == CELL_TEXT:
             store_value(part, column, row, span.text, span.size)
-        elif span.tag == CELL_BINARY:
-            store_sent(part, column, row, cursor, span)
         else:
             column_store_null(column, row)
     return 0
@@ -431,10 +364,8 @@ cdef int read_unchanged(
     """
     cdef Span *span = &part.old_spans[column.index]
     if old_tag == IMAGE_OLD or old_tag == IMAGE_KEY and column.old_index >= 0:
-        if is_text(column, span):
+        if span.tag == CELL_TEXT:
             return store_value(part, column, row, span.text, span.size)
-        if span.tag == CELL_BINARY:
-            return store_sent(part, column, row, cursor, span)
     column_store_null(column, row)
     return keep_unchanged(part, row, column.index)
 
@@ -469,15 +400,11 @@ cdef int part_read_new(
     for index in range(part.column_count):
         column = &part.columns[index]
         read_span(cursor, &value)
-        if is_text(column, &value):
+        if value.tag == CELL_TEXT:
             if value.size >= MOVED_BYTES and moves and old_tag != IMAGE_KEY:
                 move_value(part, column, row, value.text, value.size)
             else:
                 store_value(part, column, row, value.text, value.size)
-        elif value.tag == CELL_BINARY:
-            store_sent(part, column, row, cursor, &value)
-            if value.size >= MOVED_BYTES and moves and old_tag != IMAGE_KEY:
-                give_back(value.text, value.size)
         elif value.tag == CELL_NULL:
             column_store_null(column, row)
         else:

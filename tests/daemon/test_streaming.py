@@ -67,15 +67,12 @@ def test_nothing_to_fall_back_from() -> None:
 
 
 def test_whole_transactions_show_nothing_uncommitted() -> None:
-    """A bad row of the session after is of a transaction that has committed; in binary too."""
-    streaming = Streaming("on", lambda _: None, wants_binary=True)
+    """A bad row of the session after is of a transaction that has committed."""
+    streaming = Streaming("on", lambda _: None)
     seen = [streaming.shows_uncommitted]
     streaming.ended(OF_A_TABLE, 5)
     seen.append(streaming.shows_uncommitted)
     assert seen == [True, False]
-    unstreamed = Streaming("off", lambda _: None, wants_binary=True)
-    unstreamed.ended(OF_A_TABLE, 5)
-    assert (unstreamed.shows_uncommitted, unstreamed.is_binary) == (False, True)
 
 
 def test_streaming_resumes_when_the_transaction_has_landed() -> None:
@@ -111,13 +108,3 @@ def test_streaming_does_not_resume_where_nothing_has_moved() -> None:
     streaming = Streaming("on", lambda _: None)
     streaming.ended(InexactStreamError("a message", 9), 20)
     assert [streaming.may_resume(at) for at in (9, 20, 21)] == [False, False, True]
-
-
-def test_binary_falls_back_with_the_rest() -> None:
-    """And comes back with it; also where nothing is streamed."""
-    streaming = Streaming("off", lambda _: None, wants_binary=True)
-    seen = [streaming.is_binary]
-    for error in (InexactStreamError("a shape"), None):
-        streaming.ended(error, 5)
-        seen.append(streaming.is_binary)
-    assert seen == [True, False, True]

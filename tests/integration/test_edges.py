@@ -49,8 +49,8 @@ _STALLS: Final = (Break.KILL, Break.STOP, Break.CUT)
 _SOURCES: Final[dict[int, dict[str, object]]] = {
     14: {"streaming": "on"},
     15: {"streaming": "on", "two-phase": True},
-    16: {"streaming": "on", "two-phase": True, "binary": True},
-    17: {"streaming": "parallel", "two-phase": True, "binary": True},
+    16: {"streaming": "on", "two-phase": True},
+    17: {"streaming": "parallel", "two-phase": True},
     18: {"streaming": "parallel", "two-phase": True},
 }
 _CASES: Final = [

@@ -13,7 +13,7 @@ from kit.postgres import Database, Session, run
 pytestmark = pytest.mark.integration
 MakeDaemon = Callable[..., Daemon]
 _CONFIG: Final[dict[str, dict[str, Any]]] = {
-    "source": {"binary": True, "two-phase": True},
+    "source": {"two-phase": True},
     "decoding": {"parallel-decode-num": 2, "white-table-list": "kit.*"},
 }
 _PREPARED: Final = "alters"

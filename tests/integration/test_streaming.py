@@ -333,7 +333,7 @@ def change_everything(database: Database, table: str, seed: int, encoding: str) 
 
 
 @pytest.mark.parametrize(("major", "encoding"), [(18, "UTF8"), (15, "LATIN1")])
-def test_binary_equals_text(
+def test_every_type_streamed_equals_whole(
     servers: Callable[[int], Postgres],
     major: int,
     make_daemon: Callable[..., Daemon],
@@ -341,8 +341,8 @@ def test_binary_equals_text(
     encoding: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Streamed and in binary, beside whole and as text: row for row, misfits included."""
-    database = Database(servers(major), f"kit_binary_{encoding.lower()}", encoding=encoding)
+    """Row for row, misfits included."""
+    database = Database(servers(major), f"kit_types_{encoding.lower()}", encoding=encoding)
     latin = TYPE_DDL.replace("😀", "é") if encoding != "UTF8" else TYPE_DDL
     database.execute(latin)
     columns = ", ".join(f"{spec.name} {spec.type}" for spec in KNOWN_TYPES)
@@ -352,39 +352,24 @@ def test_binary_equals_text(
     database.create_slot()
     stream_early(database)
     with make_daemon(database) as whole:
-        binary = beside(whole, tmp_path / "binary", "on")
-        binary.write_config(source={"binary": True}, decoding={"parallel-decode-num": 2})
-        assert main(["check", str(binary.config_path)]) == 0
-        shown = capsys.readouterr().out
-        assert "on, protocol 2: open transactions wait here" in shown
-        assert "on: the text of all published types is known here" in shown
-        with binary:
+        streamed = beside(whole, tmp_path / "streamed", "on")
+        streamed.write_config(decoding={"parallel-decode-num": 2})
+        assert main(["check", str(streamed.config_path)]) == 0
+        assert "on, protocol 2: open transactions wait here" in capsys.readouterr().out
+        with streamed:
             for seed, table in enumerate(("kit.keyed", "kit.whole")):
                 change_everything(database, table, seed, encoding)
-            for daemon in (whole, binary):
+            for daemon in (whole, streamed):
                 daemon.catch_up()
-            assert "binary_not_used" not in binary.log.read_text()
-            database.execute("CREATE TABLE kit.prices (id int8 PRIMARY KEY, price money)")
-            database.execute("INSERT INTO kit.prices VALUES (1, '1.20')")
-            for daemon in (whole, binary):
-                daemon.catch_up()
-            assert binary.stop() == 0
+            assert streamed.stop() == 0
             assert whole.stop() == 0
-    assert rows_of(binary.root) == rows_of(whole.root)
-    assert len(rows_of(binary.root)) > 300
-    said = binary.log.read_text()
-    assert "in a form of which only the server knows the text" in said
-    binary.start()
-    binary.wait_for_state("streaming")
-    assert binary.stop() == 0
-    assert "kit.prices.price" in binary.log.read_text()
-    assert main(["check", str(binary.config_path)]) == 0
-    assert "off: only the server knows the text of kit.prices.price" in capsys.readouterr().out
+    assert rows_of(streamed.root) == rows_of(whole.root)
+    assert len(rows_of(streamed.root)) > 300
     database.drop()
 
 
-def test_recording_in_binary(database_15: Database, tmp_path: Path) -> None:
-    """It says how types are sent; replayed, it lands what a recording of text lands."""
+def test_recording_while_open(database_15: Database, tmp_path: Path) -> None:
+    """Replayed, it lands what a recording of whole transactions lands."""
     database = database_15
     database.execute(TYPE_DDL)
     columns = ", ".join(f"{spec.name} {spec.type}" for spec in KNOWN_TYPES)
@@ -393,47 +378,16 @@ def test_recording_in_binary(database_15: Database, tmp_path: Path) -> None:
     stream_early(database)
     change_everything(database, "kit.keyed", 5, "UTF8")
     rows = []
-    for binary in (False, True):
-        directory = tmp_path / str(binary)
+    for streaming in ("off", "on"):
+        directory = tmp_path / streaming
         directory.mkdir()
-        source = {"binary": binary, "streaming": "on" if binary else "off"}
-        daemon = Daemon(database, directory, config={"source": source})
+        daemon = Daemon(database, directory, config={"source": {"streaming": streaming}})
         file, root = directory / "recording", directory / "replayed"
         assert main(["capture", str(daemon.config_path), str(file)]) == 0
         capture = Capture(file)
-        assert ("binary" in capture.header.options) == binary
-        assert (capture.header.formats is not None) == binary
+        assert ("streaming" in capture.header.options) == (streaming == "on")
         capture.close()
         assert main(["replay", str(file), "--root", str(root), "--decoders", "2"]) == 0
         rows.append(rows_of(root))
     assert rows[0] == rows[1]
     assert len(rows[0]) > 120
-
-
-@pytest.mark.parametrize(
-    ("columns", "said"),
-    [
-        ("id text PRIMARY KEY, data jsonb", "off: all published columns are texts"),
-        ("id text PRIMARY KEY, number int4", "on: the text of all published types is known"),
-    ],
-)
-def test_texts_are_asked_for_as_text(
-    database_15: Database,
-    make_daemon: Callable[..., Daemon],
-    capsys: pytest.CaptureFixture[str],
-    columns: str,
-    said: str,
-) -> None:
-    """Where all published columns are texts, binary brings nothing."""
-    database = database_15
-    database.execute("CREATE SCHEMA kit")
-    database.execute(f"CREATE TABLE kit.t ({columns})")
-    database.create_slot()
-    daemon = make_daemon(database, config={"source": {"binary": True}})
-    assert main(["check", str(daemon.config_path)]) == 0
-    assert said in capsys.readouterr().out
-    file = daemon.root.parent / "recording"
-    assert main(["capture", str(daemon.config_path), str(file)]) == 0
-    capture = Capture(file)
-    assert ("binary" in capture.header.options) == said.startswith("on")
-    capture.close()

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 
 from gaussdecode.model.relation import Column, Relation, ReplicaIdentity
 from gaussdecode.model.types import ColumnType, Kind
-from gaussdecode.wire.formats import NODE_BYTES, Sent, nodes_of
 
 EPOCH_US = 946_684_800_000_000
 RAW_MAGIC = 0x42524447
@@ -14,8 +13,8 @@ RAW_HEADER = struct.Struct("=IIQIIQQQII3Q18QII")
 KINDS = ("C", "I", "U", "D", "T", "M")  # what a tally counts, in its order
 Tally = tuple[int, ...]
 NONE: Tally = (0,) * len(KINDS)
-RAW_RELATION = struct.Struct("=IIIIHHII")
-PLAN_COLUMN = struct.Struct("=BBBBBBH")
+RAW_RELATION = struct.Struct("=IIIIHHI")
+PLAN_COLUMN = struct.Struct("=BBBBB3x")
 DATA, END = 0, 1
 OID = 16385
 
@@ -23,19 +22,14 @@ Cell = bytes | str | None
 UNCHANGED = b"\0unchanged"  # no text of the server holds a zero byte
 
 
-class Binary(bytes):
-    """A value in its type's send format."""
-
-
 def cell(value: Cell) -> bytes:
-    """One value of a tuple: NULL, `UNCHANGED`, text, or `Binary`."""
+    """One value of a tuple: NULL, `UNCHANGED`, or text."""
     if value is None:
         return b"n"
     if value == UNCHANGED:
         return b"u"
     text = value.encode() if isinstance(value, str) else value
-    tag = b"b" if isinstance(value, Binary) else b"t"
-    return tag + struct.pack(">I", len(text)) + text
+    return b"t" + struct.pack(">I", len(text)) + text
 
 
 def row(values: Sequence[Cell]) -> bytes:
@@ -240,9 +234,8 @@ def padded(record: bytes) -> bytes:
     return record + bytes(-len(record) % 8)
 
 
-def raw_relation(of: Relation, formats: Sequence[Sent] | None = None, encoding: int = 0) -> bytes:
-    """The record that tells a decoder a relation version; `formats` by column, in binary."""
-    nodes = nodes_of(formats or ())
+def raw_relation(of: Relation, encoding: int = 0) -> bytes:
+    """The record that tells a decoder a relation version."""
     plan = b"".join(
         PLAN_COLUMN.pack(
             column.type.kind,
@@ -250,13 +243,11 @@ def raw_relation(of: Relation, formats: Sequence[Sent] | None = None, encoding: 
             column.type.precision,
             column.type.scale,
             column.is_identity,
-            0,
-            index if formats else 0,
         )
-        for index, column in enumerate(of.columns, 1)
+        for column in of.columns
     )
     definition = json.dumps(of.to_record()).encode()
-    size = RAW_RELATION.size + len(plan) + len(nodes) + len(definition)
+    size = RAW_RELATION.size + len(plan) + len(definition)
     head = RAW_RELATION.pack(
         size + -size % 8,
         of.oid,
@@ -264,10 +255,9 @@ def raw_relation(of: Relation, formats: Sequence[Sent] | None = None, encoding: 
         of.is_filtered,
         len(of.columns),
         encoding,
-        len(nodes) // NODE_BYTES,
         len(definition),
     )
-    return padded(head + plan + nodes + definition)
+    return padded(head + plan + definition)
 
 
 def tally(messages: Iterable[bytes], *, is_streamed: bool = False) -> Tally:
@@ -295,7 +285,6 @@ def raw_batch(
     place: tuple[int, int] = (0, 0),
     opened_ns: int = 0,
     stream_xid: int = 0,
-    formats: Sequence[Sent] | None = None,
     encoding: int = 0,
     is_prepared: bool = False,
 ) -> bytes:
@@ -313,11 +302,10 @@ def raw_batch(
         place: LSN of the first message, and XID of the transaction that is open before it.
         opened_ns: when the first message came.
         stream_xid: whose block they are of; 0 for none.
-        formats: by column of the relations, how its values are sent in binary.
         encoding: number of that of the values, 0 for UTF-8.
         is_prepared: the block is that of a prepared transaction.
     """
-    described = b"".join(raw_relation(of, formats, encoding) for of in relations)
+    described = b"".join(raw_relation(of, encoding) for of in relations)
     section = b"".join(struct.pack("=I", len(message)) + message for message in messages)
     offset = RAW_HEADER.size + -RAW_HEADER.size % 8 + len(described)
     header = RAW_HEADER.pack(

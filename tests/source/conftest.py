@@ -23,9 +23,8 @@ from gaussdecode.settings.rules import SourceKind
 from gaussdecode.settings.sections import DecodingConfig
 from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.settings import ReaderSettings
-from gaussdecode.wire.formats import NODE_BYTES
 
-_RAW_RELATION: Final = struct.Struct("=IIIIHHII")
+_RAW_RELATION: Final = struct.Struct("=IIIIHHI")
 _PLAN_BYTES: Final = 8
 _END: Final = 1
 _SECONDS: Final = 60.0  # patience of a test, never a claim about speed
@@ -66,8 +65,8 @@ def parse_batch(entry: bytes) -> RawBatch:
     assert size == len(entry)
     relations, at = [], RAW_HEADER.size
     for _ in range(relation_count):
-        record_size, _, _, flags, columns, _, nodes, length = _RAW_RELATION.unpack_from(entry, at)
-        text = at + _RAW_RELATION.size + _PLAN_BYTES * columns + NODE_BYTES * nodes
+        record_size, _, _, flags, columns, _, length = _RAW_RELATION.unpack_from(entry, at)
+        text = at + _RAW_RELATION.size + _PLAN_BYTES * columns
         relation = Relation.from_record(json.loads(entry[text : text + length]))
         assert relation.is_filtered == bool(flags)
         relations.append(relation)

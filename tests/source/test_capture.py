@@ -19,7 +19,6 @@ from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.capture import Capture, CaptureHeader, CaptureWriter, Limits
 from gaussdecode.source.postgresql.capture import Recording, reached, record
 from gaussdecode.source.settings import ReaderSettings
-from gaussdecode.wire.formats import SendFormat, Sent
 
 HEADER = CaptureHeader(
     identity=SourceIdentity("postgresql", "77", "shop", "orders", "pgoutput"),
@@ -52,20 +51,6 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert capture.header == HEADER
     assert list(capture) == FRAMES
     assert capture.frame_count == 3
-    capture.close()
-
-
-def test_formats_are_kept(tmp_path: Path) -> None:
-    """How values are sent in binary, parts and all."""
-    pair = Sent(
-        SendFormat.RECORD, (Sent(SendFormat.INT4, oid=23), Sent(SendFormat.TEXT, oid=25)), 9
-    )
-    header = dataclasses.replace(
-        HEADER, formats={9: pair, 10: Sent(SendFormat.ARRAY, (pair,), 10, ";")}
-    )
-    CaptureWriter(tmp_path / "c", header).finish()
-    capture = Capture(tmp_path / "c")
-    assert capture.header == header
     capture.close()
 
 

@@ -10,7 +10,6 @@ from gaussdecode.model.relation import Relation, ReplicaIdentity
 from gaussdecode.model.types import Kind
 from gaussdecode.source.postgresql.relations import Relations
 from gaussdecode.source.relations import WhiteList, relation_record
-from gaussdecode.wire.formats import SendFormat, Sent
 
 
 def relation_message(oid: int = 7, name: str = "t", identity: bytes = b"d") -> bytes:
@@ -73,36 +72,15 @@ def test_record_has_the_layout_of_a_raw_batch() -> None:
     relation = relations.define(relation_message())
     record = relation_record(relation)
 
-    size, oid, version, flags, count, _, nodes, length = struct.unpack_from("=IIIIHHII", record)
+    size, oid, version, flags, count, _, length = struct.unpack_from("=IIIIHHI", record)
 
     assert (size, oid, version, flags, count) == (len(record), 7, 1, 1, 3)
     assert size % 8 == 0
-    assert nodes == 0
-    plan = [record[28 + 8 * i : 36 + 8 * i] for i in range(3)]
+    plan = [record[24 + 8 * i : 32 + 8 * i] for i in range(3)]
     assert plan[0] == bytes([Kind.INT32, 0, 0, 0, 1, 0, 0, 0])
     assert plan[2] == bytes([Kind.DECIMAL, 0, 10, 2, 0, 0, 0, 0])
-    assert Relation.from_record(json.loads(record[52 : 52 + length])) == relation
-    assert not any(record[52 + length :])
-
-
-def test_record_says_how_values_are_sent_in_binary() -> None:
-    """A node for each type, behind them what these consist of; one for a type that is not known."""
-    relation = Relations(WhiteList()).define(relation_message())
-    types = [column.type_oid for column in relation.columns]
-    pair = Sent(SendFormat.RANGE, (Sent(SendFormat.INT4, oid=9),), types[0])
-    record = relation_record(relation, formats={types[0]: pair, types[1]: Sent(SendFormat.TEXT)})
-
-    plan = [record[28 + 8 * i : 36 + 8 * i] for i in range(3)]
-    nodes = [struct.unpack_from("=IIHBB", record, 52 + 12 * i) for i in range(4)]
-
-    assert struct.unpack_from("=I", record, 20) == (4,)
-    assert [each[6] for each in plan] == [1, 2, 3]
-    assert nodes == [
-        (types[0], 3, 1, SendFormat.RANGE, 44),
-        (0, 0, 0, SendFormat.TEXT, 44),
-        (0, 0, 0, SendFormat.UNKNOWN, 44),
-        (9, 0, 0, SendFormat.INT4, 44),
-    ]
+    assert Relation.from_record(json.loads(record[48 : 48 + length])) == relation
+    assert not any(record[48 + length :])
 
 
 def test_other_messages_are_refused() -> None:

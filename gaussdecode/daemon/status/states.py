@@ -462,13 +462,10 @@ def _not_streamed(seen: Seen) -> Told | None:
         return None
     return (
         (
-            "A transaction could not be received while it was open, or in binary. Sessions now ask "
-            "for whole transactions, as text."
+            "A transaction could not be received while it was open. Sessions now ask for whole "
+            "transactions."
         ),
-        (
-            f"The reason: {seen.log}. If it happens again, set source.streaming: off, or "
-            "source.binary: false."
-        ),
+        f"The reason: {seen.log}. If it happens again, set source.streaming: off.",
     )
 
 

@@ -25,7 +25,6 @@ from gaussdecode.protocol.gaussdb.profile import VersionProfile
 from gaussdecode.settings.rules import OPTIONS, Doer, Option, Section, ServerProfile
 from gaussdecode.settings.sections import Config
 from gaussdecode.source.coverage import Coverage, compare
-from gaussdecode.source.postgresql.binary import Choice, choose
 from gaussdecode.source.postgresql.connection import Connection
 from gaussdecode.source.postgresql.publications import conflicts_sql, tables_of
 from gaussdecode.source.postgresql.slot import ListedTable, published_tables, read_server
@@ -111,7 +110,6 @@ class Plan:
         profile: profile of the GaussDB or openGauss server that answered, else None.
         command: command that would start the stream; empty if it must not start.
         coverage: tables that only publications or only the white list has.
-        binary: whether values will be requested in binary; None if that was not asked.
         unexamined: checks that the server refused.
     """
 
@@ -126,7 +124,6 @@ class Plan:
     profile: VersionProfile | None = None
     command: str = ""
     coverage: Coverage = dataclasses.field(default_factory=Coverage)
-    binary: Choice | None = None
     unexamined: list[str] = dataclasses.field(default_factory=list)
 
     def refuse(self, where: str, error: Exception) -> None:
@@ -196,8 +193,6 @@ def plan_server(config: Config, connection: Connection, plan: Plan) -> ServerSta
         if missing is not None and missing != str(error):
             plan.problems.append(f"publication: {missing}")
     plan.problems += column_conflicts(connection, publications)
-    if config.source.binary:
-        plan.binary = choose(connection, publications)
     listed = config.decoding.white_tables
     published = published_tables(connection, publications)
     plan.coverage = compare(listed, ((table.schema, table.name) for table in published))

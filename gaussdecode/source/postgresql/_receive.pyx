@@ -135,11 +135,6 @@ cdef class PostgresReceiver(Receiver):
         """Whether the held message says whose it is: its block is of an open transaction."""
         return self.block == BLOCK_STREAMED
 
-    @property
-    def is_in_transaction(self):
-        """Whether a transaction, or a block of one, has begun and not ended."""
-        return bool(self.in_transaction)
-
     def define(self, uint32_t oid, bytes record):
         """Let go of the held message; the repeats of a type will be dropped from now on.
 

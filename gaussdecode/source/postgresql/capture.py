@@ -13,12 +13,10 @@ from gaussdecode.settings.sections import NOT_STREAMED
 from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.capture import CaptureHeader, CaptureWriter, Limits, record_frames
 from gaussdecode.source.postgresql import slot as slots
-from gaussdecode.source.postgresql.binary import choose
 from gaussdecode.source.postgresql.connection import connect
 from gaussdecode.source.postgresql.stream import Stream
 from gaussdecode.source.slot import PLUGIN, ServerState
 from gaussdecode.source.start import check_start
-from gaussdecode.wire.formats import Formats
 from gaussdecode.wire.letters import Letter
 
 _COMMIT_BYTES: Final = 26
@@ -45,7 +43,6 @@ class Recording:
         messages: logical messages too.
         only_local: leave out what has an origin, from PostgreSQL 16 on.
         streaming: transactions while they are open: off, on or parallel.
-        binary: values in binary, where the text of all published types is known here.
     """
 
     address: SourceAddress
@@ -54,7 +51,6 @@ class Recording:
     messages: bool = True
     only_local: bool = True
     streaming: str = NOT_STREAMED
-    binary: bool = False
 
 
 def record(
@@ -79,18 +75,16 @@ def record(
     with connect(recording.address) as connection:
         server = slots.read_server(connection, recording.slot, recording.publications)
         start_lsn = check_start(None, server, recording.slot, two_phase=None)
-        formats = choose(connection, recording.publications).formats if recording.binary else None
         options = slots.stream_options(
             server.version,
             recording.publications,
             messages=recording.messages,
             only_local=recording.only_local,
             streaming=recording.streaming,
-            binary=formats is not None,
             two_phase=server.slot is not None and server.slot.is_two_phase,
         )
         encoding = connection.encoding.name
-        header = _header_of(recording.slot, server, start_lsn, options, encoding, formats)
+        header = _header_of(recording.slot, server, start_lsn, options, encoding)
         slots.start_stream(connection, recording.slot, start_lsn, options)
         with CaptureWriter(path, header) as writer:
             stream = Stream(connection, start_lsn, server.sender_timeout_ms)
@@ -111,7 +105,6 @@ def _header_of(
     start_lsn: Lsn,
     options: dict[str, str],
     stream_encoding: str,
-    formats: Formats | None,
 ) -> CaptureHeader:
     return CaptureHeader(
         identity=SourceIdentity(
@@ -124,7 +117,6 @@ def _header_of(
         options=options,
         created_time=time.time(),
         stream_encoding=stream_encoding,
-        formats=formats,
     )
 
 

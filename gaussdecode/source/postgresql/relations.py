@@ -16,7 +16,6 @@ from gaussdecode.protocol.described import (
 )
 from gaussdecode.source.relations import WhiteList, relation_record
 from gaussdecode.wire.encoding import UTF8, Encoding
-from gaussdecode.wire.formats import Formats
 
 
 class Relations:
@@ -26,7 +25,6 @@ class Relations:
         white_list: wanted tables.
         encoding: encoding of names and values in this connection.
         unread: OIDs of tables of which only the length of each row is to be believed.
-        formats: formats by type, how its values are sent in binary; None where they are text.
     """
 
     def __init__(
@@ -34,9 +32,7 @@ class Relations:
         white_list: WhiteList,
         encoding: Encoding = UTF8,
         unread: Iterable[int] = (),
-        formats: Formats | None = None,
     ) -> None:
-        self._formats = formats
         self.encoding = encoding
         self._unread = frozenset(unread)
         self._white_list = white_list
@@ -74,5 +70,4 @@ class Relations:
             self.encoding,
             is_unread=relation.oid in self._unread,
             is_streamed=is_streamed,
-            formats=self._formats,
         )

@@ -221,7 +221,6 @@ def stream_options(
     messages: bool,
     only_local: bool,
     streaming: str = NOT_STREAMED,
-    binary: bool = False,
     two_phase: bool = False,
 ) -> dict[str, str]:
     """The options of pgoutput for a server of this version; `streaming` as configured.
@@ -239,8 +238,6 @@ def stream_options(
         options["streaming"] = mode
     if messages:
         options["messages"] = "true"
-    if binary:
-        options["binary"] = "true"
     if two_phase:
         options["two_phase"] = "true"
     if server_version >= 160000:

@@ -13,7 +13,6 @@ from gaussdecode.source.interface import Log, Record, identity_record
 from gaussdecode.source.postgresql import slot as slots
 from gaussdecode.source.postgresql._known import KnownMessages
 from gaussdecode.source.postgresql._receive import PostgresReceiver
-from gaussdecode.source.postgresql.binary import choose
 from gaussdecode.source.postgresql.connection import connect
 from gaussdecode.source.postgresql.libpq import address_of
 from gaussdecode.source.postgresql.relations import Relations
@@ -27,7 +26,6 @@ from gaussdecode.source.start import (
     refuse_active,
     warnings,
 )
-from gaussdecode.wire.formats import Formats
 
 
 def known_messages(settings: ReaderSettings) -> KnownMessages:
@@ -94,9 +92,8 @@ class PostgresSource:
         self._start_lsn = check_start(state, self._server, self._slot, two_phase=settings.two_phase)
         refuse_active(state, self._server)
         self._log_lsn = None if state is None else log_position(state, self._server)
-        formats = self._formats(settings, say) if settings.binary else None
         self._relations = Relations(
-            white_list(settings.decoding), self._connection.encoding, settings.unread, formats
+            white_list(settings.decoding), self._connection.encoding, settings.unread
         )
         self._coverage = self._compare_tables(settings)
         self._known = known_messages(settings)
@@ -106,17 +103,8 @@ class PostgresSource:
             messages=settings.messages,
             only_local=settings.decoding.only_local,
             streaming=settings.streaming,
-            binary=formats is not None,
             two_phase=settings.two_phase,
         )
-
-    def _formats(self, settings: ReaderSettings, say: Log) -> Formats | None:
-        """How values are sent in binary; None where text is asked for."""
-        choice = choose(self._connection, settings.publications)
-        unknown = choice.text_columns
-        if unknown:
-            say("binary_not_used", columns=coverage.listing(unknown, len(unknown)))
-        return choice.formats
 
     def _compare_tables(self, settings: ReaderSettings) -> coverage.Coverage:
         items = settings.decoding.white_tables
@@ -200,16 +188,9 @@ class PostgresSource:
         """A server's stream never ends well by itself."""
         error = self._connection.stream_error()
         code = error.sqlstate or ""
-        if self._is_sent_otherwise and code and not code.startswith(_OF_CONNECTIONS):
+        if self._receiver.has_xid and code and not code.startswith(_OF_CONNECTIONS):
             return OpenTransactionError(error.reason, code)
         return error
-
-    @property
-    def _is_sent_otherwise(self) -> bool:
-        """Whether what is being sent would come in another way, or never, if it were asked for otherwise."""
-        if "binary" in self._options and self._receiver.is_in_transaction:
-            return True
-        return self._receiver.has_xid
 
     def end(self) -> None:
         """Send CopyDone and close."""
