@@ -24,7 +24,7 @@ from pyarrow import csv
 
 from gaussdecode.land import encodings
 from gaussdecode.land.parquet import ZSTD_LEVEL
-from gaussdecode.settings.sections import LandingConfig
+from gaussdecode.settings.landing_sections import LandingConfig
 
 _OURS: Final = "gd_"
 _COPIED_BYTES: Final = 512 << 20

@@ -38,7 +38,7 @@ from gaussdecode.land.files import Files
 from gaussdecode.land.mirror.shipper import Shipper
 from gaussdecode.model.landing import EntryKind, Position, SourcePosition
 from gaussdecode.objects.cloud import CloudStore
-from gaussdecode.settings.sections import MirrorConfig
+from gaussdecode.settings.landing_sections import MirrorConfig
 
 
 def land(root: Path, entries: int, files: int, size: int) -> None:

@@ -14,7 +14,8 @@ from gaussdecode.metrics import METRICS, STAGES
 from gaussdecode.protocol.gaussdb.facts import FACTS, VERSIONS, cells
 from gaussdecode.settings.load import SECTIONS
 from gaussdecode.settings.rules import OPTIONS, Option, SourceKind, Support
-from gaussdecode.settings.sections import GAUSSDB_SLOT_NAME, SLOT_NAME, Member, Setting
+from gaussdecode.settings.source_sections import GAUSSDB_SLOT_NAME, SLOT_NAME, Member
+from gaussdecode.settings.types import Setting
 
 _HERE: Final = Path(__file__).parent
 _NOTE: Final = "<!-- Written by docs/generate.py; change the tables in the code instead. -->\n"

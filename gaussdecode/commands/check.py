@@ -46,7 +46,8 @@ from gaussdecode.operations.unit import unit_memory_max, unit_of
 from gaussdecode.settings.dsn import describe
 from gaussdecode.settings.load import process_memory_bytes
 from gaussdecode.settings.rules import SourceKind
-from gaussdecode.settings.sections import NOT_STREAMED, Config
+from gaussdecode.settings.sections import Config
+from gaussdecode.settings.source_sections import NOT_STREAMED
 from gaussdecode.source.gaussdb.server import GaussServerState
 from gaussdecode.source.postgresql.connection import connect
 from gaussdecode.source.postgresql.inspection import inspect

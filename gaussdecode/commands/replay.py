@@ -41,16 +41,11 @@ from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.words import counted
 from gaussdecode.operations.lean_imports import forgo_pandas
 from gaussdecode.operations.owner import work_as_owner_of
+from gaussdecode.settings.landing_sections import LandingConfig
 from gaussdecode.settings.options import DECODERS
 from gaussdecode.settings.rules import BY_NAME, SourceKind
-from gaussdecode.settings.sections import (
-    Config,
-    DecodingConfig,
-    LandingConfig,
-    MonitoringConfig,
-    RingConfig,
-    SourceConfig,
-)
+from gaussdecode.settings.sections import Config, MonitoringConfig, RingConfig
+from gaussdecode.settings.source_sections import DecodingConfig, SourceConfig
 from gaussdecode.source.capture import Capture
 
 _FOREIGN: Final = "gaussdecode_collect_foreign_transactions_total"

@@ -42,7 +42,7 @@ from gaussdecode.model.title import split_title, table_title
 from gaussdecode.model.words import counted
 from gaussdecode.operations.ask_daemon import ask_status
 from gaussdecode.operations.owner import load_as_owner
-from gaussdecode.settings.load import Config
+from gaussdecode.settings.sections import Config
 from gaussdecode.snapshot.choice import NEEDS_ALL_ROWS, needs_all_rows
 from gaussdecode.snapshot.dropped import DROPPED, EVERY_SOURCE, REFUSED
 from gaussdecode.snapshot.item import title_of

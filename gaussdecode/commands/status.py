@@ -38,7 +38,8 @@ from gaussdecode.errors import EX_OK, EX_UNAVAILABLE, SourceError
 from gaussdecode.model.words import counted
 from gaussdecode.operations.ask_daemon import Record, ask_status
 from gaussdecode.operations.fleet import config_files
-from gaussdecode.settings.load import Config, load
+from gaussdecode.settings.load import load
+from gaussdecode.settings.sections import Config
 
 _COLUMNS: Final = (
     "slot_name",

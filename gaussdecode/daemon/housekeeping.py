@@ -15,7 +15,7 @@ from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.compaction import compact
 from gaussdecode.land.retention import retain
 from gaussdecode.logs import Event, get_logger
-from gaussdecode.settings.sections import LandingConfig
+from gaussdecode.settings.landing_sections import LandingConfig
 
 INTERVAL_SECONDS: Final = 60.0  # arbitrary; a block of entries takes far longer to fill
 _log = get_logger("land")

@@ -19,7 +19,8 @@ from gaussdecode.land.mirror.shipper import Shipper
 from gaussdecode.logs import Event, get_logger
 from gaussdecode.model.landing import SourcePosition
 from gaussdecode.objects.store import open_store
-from gaussdecode.settings.sections import Config, MirrorConfig
+from gaussdecode.settings.landing_sections import MirrorConfig
+from gaussdecode.settings.sections import Config
 
 _LOOK_SECONDS: Final = 1.0  # entries that nobody tells of (merged files, retention) wait so long
 _NOTE_SECONDS: Final = 1.0  # `verify --mirror` misses only what this one does not tell

@@ -54,7 +54,8 @@ from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.title import table_title
 from gaussdecode.objects.store import open_store
 from gaussdecode.settings.rules import SourceKind
-from gaussdecode.settings.sections import Config, table_pairs
+from gaussdecode.settings.sections import Config
+from gaussdecode.settings.source_sections import table_pairs
 from gaussdecode.snapshot.choice import stopped
 from gaussdecode.snapshot.read import published_oids
 from gaussdecode.snapshot.tablefilter import TableFilter, note_beginning

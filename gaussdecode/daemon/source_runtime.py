@@ -49,7 +49,8 @@ from gaussdecode.model.request import EntryRequest
 from gaussdecode.model.title import table_title
 from gaussdecode.protocol.gaussdb.notices import LostChanges
 from gaussdecode.settings.rules import SourceKind
-from gaussdecode.settings.sections import NOT_STREAMED, Config
+from gaussdecode.settings.sections import Config
+from gaussdecode.settings.source_sections import NOT_STREAMED
 from gaussdecode.snapshot.tablefilter import TableFilter, unread
 from gaussdecode.source.catalog import CatalogTable
 from gaussdecode.source.coverage import UNSENT, Coverage, listing

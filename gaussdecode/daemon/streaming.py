@@ -22,7 +22,7 @@ from gaussdecode.errors import (
     SpoolFullError,
     TableError,
 )
-from gaussdecode.settings.sections import NOT_STREAMED
+from gaussdecode.settings.source_sections import NOT_STREAMED
 
 FIRST_SECONDS: Final = 60.0  # until it is tried again; arbitrary
 LONGEST_SECONDS: Final = 3600.0

@@ -15,7 +15,7 @@ from obstore.store import ObjectStore, from_url
 from gaussdecode.errors import ConfigError
 from gaussdecode.objects.credentials import read_credentials
 from gaussdecode.objects.store import READ_BYTES, Facts, Store, plain_reason
-from gaussdecode.settings.sections import MIRROR_PUT_BYTES
+from gaussdecode.settings.landing_sections import MIRROR_PUT_BYTES
 
 _CODE: Final = re.compile(r"<Code>(\w{1,64})</Code>")
 _STATUS: Final = re.compile(r"status code: (\d{3}(?: [A-Z][A-Za-z ]{0,40})?)")

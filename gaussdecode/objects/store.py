@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, ClassVar, Final, Generic, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 from gaussdecode.errors import MirrorError, MirrorRefusedError
-from gaussdecode.settings.sections import MirrorConfig
+from gaussdecode.settings.landing_sections import MirrorConfig
 
 READ_BYTES: Final = 1 << 20
 _WHOLE_BYTES: Final = 8 << 20  # arbitrary; what is smaller is read by one request

@@ -5,7 +5,7 @@ import json
 from typing import Any, Final
 
 from gaussdecode.errors import SourceError
-from gaussdecode.settings.load import Config
+from gaussdecode.settings.sections import Config
 from gaussdecode.settings.types import Address
 
 _SECONDS: Final = 5.0

@@ -2,7 +2,8 @@
 
 `load` reports every mistake at once, one line each: file, line, key, value, what is
 allowed. A password is never in a message or in the ``repr`` of a section. Checks that need a server are made by
-``gaussdecode check``. The sections are in `settings.sections`.
+``gaussdecode check``. The sections are in `settings.source_sections`, `settings.landing_sections`
+and `settings.sections`.
 """
 
 import dataclasses
@@ -17,41 +18,21 @@ from gaussdecode.errors import ConfigError
 from gaussdecode.host.access import refused
 from gaussdecode.settings import rules as options
 from gaussdecode.settings.dsn import dsn_problems, gaussdb_dsn_problems
+from gaussdecode.settings.landing_sections import LandingConfig, MirrorConfig, SnapshotConfig
 from gaussdecode.settings.rules import Doer, SourceKind
-from gaussdecode.settings.sections import (
+from gaussdecode.settings.sections import Config, GuardConfig, MonitoringConfig, RingConfig
+from gaussdecode.settings.source_sections import (
     GAUSSDB_SLOT_NAME,
     PARALLEL_PLUGINS,
     SLOT_NAME,
     SQL_DECODING,
     SQL_DECODING_OPTIONS,
-    Config,
     DecodingConfig,
-    GuardConfig,
-    LandingConfig,
     Member,
-    MirrorConfig,
-    MonitoringConfig,
-    RingConfig,
-    Setting,
-    SnapshotConfig,
     SourceConfig,
 )
-from gaussdecode.settings.types import Patterns, ValueType
+from gaussdecode.settings.types import Patterns, Setting, ValueType
 from gaussdecode.settings.yamlfile import Entry, Section, YamlError, parse
-
-__all__ = [
-    "Config",
-    "DecodingConfig",
-    "GuardConfig",
-    "LandingConfig",
-    "MirrorConfig",
-    "MonitoringConfig",
-    "RingConfig",
-    "SnapshotConfig",
-    "SourceConfig",
-    "load",
-    "process_memory_bytes",
-]
 
 _LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 _LEAST_MEMBERS: Final = 2

@@ -14,9 +14,11 @@ from typing import Final, Protocol
 KIB: Final = 2**10
 MIB: Final = 2**20
 GIB: Final = 2**30
+HOUR: Final = 3600.0
+DAY: Final = 86400.0
 
 _SIZE_UNITS: Final = {"B": 1, "KiB": KIB, "MiB": MIB, "GiB": GIB, "TiB": 2**40}
-_DURATION_UNITS: Final = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION_UNITS: Final = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": HOUR, "d": DAY}
 _QUANTITY: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([A-Za-z]+)")
 _ECHO_CHARACTERS: Final = 60  # of a refused value; arbitrary
 MAX_INT32: Final = 2**31 - 1
@@ -426,3 +428,23 @@ class AddressType:
     def show(self, value: object) -> str:
         """Spell ``host:port``."""
         return str(value)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Setting:
+    """What is known about a field besides its default.
+
+    Attributes:
+        type: reads and shows it.
+        meaning: one or two sentences.
+        is_secret: its value is never repeated.
+    """
+
+    type: ValueType
+    meaning: str
+    is_secret: bool = False
+
+
+def setting(value_type: ValueType, meaning: str, *, is_secret: bool = False) -> dict[str, Setting]:
+    """Make the metadata of a field that is set in the file."""
+    return {"setting": Setting(value_type, meaning, is_secret)}

@@ -36,7 +36,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Self
 
 from gaussdecode.land.snapshots import WHY_STOPPED
-from gaussdecode.settings.sections import SnapshotConfig
+from gaussdecode.settings.landing_sections import SnapshotConfig
 
 ALL: Final = "*"  # key of the landing's own record
 QUARANTINED: Final = "quarantined"

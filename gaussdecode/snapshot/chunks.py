@@ -20,7 +20,7 @@ from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.failpoints import SnapshotStep
 from gaussdecode.land.snapshots import DamagedChunkError, Json, SnapshotStore
 from gaussdecode.model.landing import EntryKind
-from gaussdecode.settings.sections import KEY_PIECE_BYTES
+from gaussdecode.settings.landing_sections import KEY_PIECE_BYTES
 from gaussdecode.snapshot.doubts import may_miss
 from gaussdecode.snapshot.item import Wanted
 from gaussdecode.snapshot.output import Output

@@ -20,7 +20,7 @@ from gaussdecode.model.account import Account, add
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind, Position, SchemaChange, Truncate, schema_key
 from gaussdecode.model.request import Reached
-from gaussdecode.settings.sections import LandingConfig
+from gaussdecode.settings.landing_sections import LandingConfig
 from gaussdecode.snapshot.file import SnapshotFile, Stamp, Stamper
 from gaussdecode.snapshot.item import Context, Wanted
 from gaussdecode.snapshot.read import TableTask

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from gaussdecode.model.relation import Relation
-from gaussdecode.settings.sections import DecodingConfig
+from gaussdecode.settings.source_sections import DecodingConfig
 from gaussdecode.wire.encoding import UTF8, Encoding
 
 _RAW_RELATION: Final = struct.Struct("=IIIIHHI")

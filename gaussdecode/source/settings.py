@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 from gaussdecode.settings.rules import SourceKind
-from gaussdecode.settings.sections import NOT_STREAMED, Config, DecodingConfig
+from gaussdecode.settings.sections import Config
+from gaussdecode.settings.source_sections import NOT_STREAMED, DecodingConfig
 from gaussdecode.source.address import SourceAddress, source_address
 from gaussdecode.source.slot import LandingPosition
 

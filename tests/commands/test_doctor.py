@@ -19,8 +19,9 @@ from gaussdecode.operations.check.doctor import (
     examine_server,
 )
 from gaussdecode.operations.unit import unit_memory_max, unit_of
+from gaussdecode.settings.landing_sections import SnapshotConfig
 from gaussdecode.settings.load import load
-from gaussdecode.settings.sections import Config, SnapshotConfig
+from gaussdecode.settings.sections import Config
 from gaussdecode.source.postgresql.inspection import Inspection
 from gaussdecode.source.postgresql.slot import ListedTable
 from gaussdecode.source.slot import ServerState, SlotState

@@ -14,8 +14,9 @@ from gaussdecode.errors import EX_OK, SourceRefusedError
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.operations.check.doctor_gaussdb import GaussPatient, examine_gaussdb
 from gaussdecode.protocol.gaussdb.profile import VersionProfile
+from gaussdecode.settings.landing_sections import SnapshotConfig
 from gaussdecode.settings.load import load
-from gaussdecode.settings.sections import Config, SnapshotConfig
+from gaussdecode.settings.sections import Config
 from gaussdecode.source.gaussdb import inspection
 from gaussdecode.source.gaussdb.inspection import GaussInspection
 from gaussdecode.source.gaussdb.server import GaussServerState

@@ -413,7 +413,7 @@ def test_output_ends_at_the_data_limit(
     make_gauss: MakeGauss, configure_gauss: Configure, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After the transaction that reaches it; a gigabyte is made small here."""
-    monkeypatch.setattr("gaussdecode.settings.sections.GIB", 100)
+    monkeypatch.setattr("gaussdecode.settings.source_sections.GIB", 100)
     server = make_gauss()
     table = orders(server)
     insert(server, table, 1, 2)

@@ -189,7 +189,7 @@ def test_output_ends_at_the_data_limit(
     prepared: Database, configure: Configure, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After the transaction that reaches it; a gigabyte is made small here."""
-    monkeypatch.setattr("gaussdecode.settings.sections.GIB", 60)
+    monkeypatch.setattr("gaussdecode.settings.source_sections.GIB", 60)
     prepared.execute("INSERT INTO plain VALUES (1), (2)")
     prepared.execute("INSERT INTO plain VALUES (3)")
     path = configure(prepared, "decoding: {data-limit: 1}")

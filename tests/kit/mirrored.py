@@ -15,7 +15,7 @@ from gaussdecode.land.mirror.shipper import Shipper
 from gaussdecode.land.retention import retain
 from gaussdecode.land.space import SpaceWait
 from gaussdecode.objects.cloud import CloudStore
-from gaussdecode.settings.sections import MirrorConfig
+from gaussdecode.settings.landing_sections import MirrorConfig
 from kit.landrun import BLOCK, IDENTITY, Landing, ticking
 
 _T = TypeVar("_T")

@@ -20,7 +20,7 @@ from typing import Any, Final, Self
 
 from gaussdecode.demo.java import provide_java
 from gaussdecode.demo.ports import free_port
-from gaussdecode.settings.sections import MirrorConfig
+from gaussdecode.settings.landing_sections import MirrorConfig
 from gaussdecode.spark.log.place import ObjectPath, place_of
 from kit.jars import S3PROXY, jar
 

@@ -24,7 +24,7 @@ import pytest
 
 from gaussdecode.demo.java import provide_java
 from gaussdecode.demo.ports import free_port
-from gaussdecode.settings.sections import MirrorConfig
+from gaussdecode.settings.landing_sections import MirrorConfig
 from kit.daemon import Json
 from kit.jars import HADOOP, SPARK_40, jar
 from kit.s3 import ENVIRONMENT

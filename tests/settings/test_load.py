@@ -1,4 +1,4 @@
-"""Tests for `gaussdecode.settings.load`, `gaussdecode.settings.sections` and `gaussdecode.settings.yamlfile`."""
+"""Tests for `gaussdecode.settings.load`, the sections that it reads, and `gaussdecode.settings.yamlfile`."""
 
 import dataclasses
 import tempfile
@@ -9,9 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaussdecode.errors import EX_CONFIG, ConfigError
-from gaussdecode.settings.load import SECTIONS, Config, load, process_memory_bytes
+from gaussdecode.settings.landing_sections import FIRST_LANES, MOST_LANES
+from gaussdecode.settings.load import SECTIONS, load, process_memory_bytes
 from gaussdecode.settings.rules import AUTO, BY_NAME, SourceKind
-from gaussdecode.settings.sections import FIRST_LANES, MOST_CHOSEN, MOST_LANES, DecodingConfig
+from gaussdecode.settings.sections import Config
+from gaussdecode.settings.source_sections import MOST_CHOSEN, DecodingConfig
 from gaussdecode.settings.types import GIB, MIB, Address
 from gaussdecode.settings.yamlfile import MAX_BYTES
 

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from gaussdecode.errors import ConfigError
-from gaussdecode.settings.load import Config, load
+from gaussdecode.settings.load import load
+from gaussdecode.settings.sections import Config
 
 BASE = {
     "sources": """

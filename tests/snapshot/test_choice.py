@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gaussdecode.daemon.publications import KEY as PUBLICATIONS
-from gaussdecode.settings.sections import SnapshotConfig
+from gaussdecode.settings.landing_sections import SnapshotConfig
 from gaussdecode.snapshot.choice import (
     ALL,
     Beginning,

@@ -40,16 +40,10 @@ from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind, Position, SourcePosition
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.request import EntryRequest, RowGroup
+from gaussdecode.settings.landing_sections import LandingConfig, SnapshotConfig
 from gaussdecode.settings.rules import SourceKind
-from gaussdecode.settings.sections import (
-    Config,
-    DecodingConfig,
-    LandingConfig,
-    MonitoringConfig,
-    RingConfig,
-    SnapshotConfig,
-    SourceConfig,
-)
+from gaussdecode.settings.sections import Config, MonitoringConfig, RingConfig
+from gaussdecode.settings.source_sections import DecodingConfig, SourceConfig
 from gaussdecode.snapshot import tools as snapshottools
 from gaussdecode.snapshot.chunks import ATTEMPTS, ChunkedTable
 from gaussdecode.snapshot.item import Wanted

@@ -24,15 +24,10 @@ from gaussdecode.errors import (
 from gaussdecode.land.entry_steps import Draft
 from gaussdecode.land.snapshots import SnapshotStore
 from gaussdecode.model.landing import EntryKind, SourcePosition
+from gaussdecode.settings.landing_sections import LandingConfig
 from gaussdecode.settings.rules import SourceKind
-from gaussdecode.settings.sections import (
-    Config,
-    DecodingConfig,
-    LandingConfig,
-    MonitoringConfig,
-    RingConfig,
-    SourceConfig,
-)
+from gaussdecode.settings.sections import Config, MonitoringConfig, RingConfig
+from gaussdecode.settings.source_sections import DecodingConfig, SourceConfig
 from gaussdecode.snapshot import snapshotter
 from gaussdecode.snapshot.item import Progress, Wanted
 from gaussdecode.snapshot.snapshotter import Snapshotter

@@ -20,7 +20,7 @@ from gaussdecode.ipc.process import Child, spawn_child
 from gaussdecode.ipc.ring import Ring
 from gaussdecode.model.relation import Relation
 from gaussdecode.settings.rules import SourceKind
-from gaussdecode.settings.sections import DecodingConfig
+from gaussdecode.settings.source_sections import DecodingConfig
 from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.settings import ReaderSettings
 

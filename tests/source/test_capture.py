@@ -14,7 +14,7 @@ from gaussdecode.model.landing import SourceIdentity
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.protocol.copyboth import Keepalive, XLogData
 from gaussdecode.settings.rules import SourceKind
-from gaussdecode.settings.sections import DecodingConfig
+from gaussdecode.settings.source_sections import DecodingConfig
 from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.capture import Capture, CaptureHeader, CaptureWriter, Limits
 from gaussdecode.source.postgresql.capture import Recording, reached, record

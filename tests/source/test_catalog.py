@@ -10,15 +10,10 @@ from kit.postgres import Database
 from gaussdecode.errors import SourceError
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.relation import Relation, ReplicaIdentity
+from gaussdecode.settings.landing_sections import LandingConfig
 from gaussdecode.settings.rules import SourceKind
-from gaussdecode.settings.sections import (
-    Config,
-    DecodingConfig,
-    LandingConfig,
-    MonitoringConfig,
-    RingConfig,
-    SourceConfig,
-)
+from gaussdecode.settings.sections import Config, MonitoringConfig, RingConfig
+from gaussdecode.settings.source_sections import DecodingConfig, SourceConfig
 from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.postgresql.catalog import Catalog
 from gaussdecode.source.settings import ReaderSettings

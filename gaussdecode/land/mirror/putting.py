@@ -14,7 +14,7 @@ from gaussdecode.land.mirror.objects import Objects
 from gaussdecode.land.mirror.plan import Shipped, batches, newest_entry, schema_paths
 from gaussdecode.land.names import COMMITS, entry_path
 from gaussdecode.model.entry import CommitEntry
-from gaussdecode.settings.sections import MIRROR_PUT_BYTES
+from gaussdecode.settings.landing_sections import MIRROR_PUT_BYTES
 
 SHIP_MISSING: Final = "gaussdecode verify --mirror --ship-missing CONFIG"
 _UPLOADS: Final = 4  # files at a time; arbitrary

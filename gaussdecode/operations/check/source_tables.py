@@ -10,7 +10,8 @@ from typing import Final
 from gaussdecode.model.title import table_title
 from gaussdecode.operations.check.doctor import NAMED_TABLES, Finding
 from gaussdecode.operations.check.plan import Plan
-from gaussdecode.settings.sections import Config, table_pairs
+from gaussdecode.settings.sections import Config
+from gaussdecode.settings.source_sections import table_pairs
 from gaussdecode.source.coverage import listing
 from gaussdecode.source.relations import WhiteList
 from gaussdecode.spark.log.schema import Column, TableSchema

@@ -30,7 +30,7 @@ from gaussdecode.model.sqlnames import name_as_needed, quoted_text
 from gaussdecode.protocol import canonical as pgoutput
 from gaussdecode.protocol.canonical import Absent, Message, Tuple, TupleValue
 from gaussdecode.protocol.described import RelationMessage, TypeMessage, describe
-from gaussdecode.settings.sections import DecodingConfig
+from gaussdecode.settings.source_sections import DecodingConfig
 
 _BARE: Final = frozenset({20, 21, 23, 26, 700, 701, 1700})  # numbers stand without quotes
 _BITS: Final = frozenset({1560, 1562})

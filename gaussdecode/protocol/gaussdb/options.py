@@ -28,12 +28,8 @@ from gaussdecode.settings.rules import (
     SourceKind,
     refusals,
 )
-from gaussdecode.settings.sections import (
-    SQL_DECODING,
-    SQL_DECODING_OPTIONS,
-    Config,
-    DecodingConfig,
-)
+from gaussdecode.settings.sections import Config
+from gaussdecode.settings.source_sections import SQL_DECODING, SQL_DECODING_OPTIONS, DecodingConfig
 from gaussdecode.wire.letters import StreamStyle
 
 _KIND: Final = SourceKind.GAUSSDB

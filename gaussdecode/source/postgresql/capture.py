@@ -9,7 +9,7 @@ from typing import Final
 from gaussdecode.model.landing import SourceIdentity
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.protocol.copyboth import Keepalive, parse_server
-from gaussdecode.settings.sections import NOT_STREAMED
+from gaussdecode.settings.source_sections import NOT_STREAMED
 from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.capture import CaptureHeader, CaptureWriter, Limits, record_frames
 from gaussdecode.source.postgresql import slot as slots

@@ -11,7 +11,7 @@ from typing import Final
 
 from gaussdecode.errors import SourceError, SourceRefusedError
 from gaussdecode.model.lsn import Lsn
-from gaussdecode.settings.sections import NOT_STREAMED, STREAMED, STREAMED_PARALLEL
+from gaussdecode.settings.source_sections import NOT_STREAMED, STREAMED, STREAMED_PARALLEL
 from gaussdecode.source.postgresql.connection import Connection, Row
 from gaussdecode.source.postgresql.publications import tables_of
 from gaussdecode.source.quoting import (

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gaussdecode.errors import ConfigError
-from gaussdecode.settings.sections import MirrorConfig
+from gaussdecode.settings.landing_sections import MirrorConfig
 
 if TYPE_CHECKING:
     from gaussdecode.objects.store import Store

@@ -20,7 +20,7 @@ from gaussdecode.land.names import LAYOUT, entry_path
 from gaussdecode.land.verify import verify, verify_files
 from gaussdecode.model.entry import CommitEntry, parse_checkpoint
 from gaussdecode.objects.cloud import CloudStore
-from gaussdecode.settings.sections import MirrorConfig
+from gaussdecode.settings.landing_sections import MirrorConfig
 
 
 def landed(directory: Path, transactions: int) -> set[int]:

@@ -17,7 +17,7 @@ from gaussdecode.objects import cloud
 from gaussdecode.objects.cloud import CloudStore
 from gaussdecode.objects.credentials import read_credentials
 from gaussdecode.objects.store import open_store
-from gaussdecode.settings.sections import MirrorConfig
+from gaussdecode.settings.landing_sections import MirrorConfig
 from gaussdecode.settings.types import MIB
 
 
