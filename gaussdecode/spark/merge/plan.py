@@ -516,27 +516,18 @@ def plan_table(
             plan.passed.append(change)
             index += 1
             continue
-        why = None if before is None else _why_stopped(before, schema, change, state.decided)
-        old = "" if before is None else before.schema_id
-        if doubt is not None:
-            plan.stop = Stop(doubt.n - 1, old, schema.schema_id, doubt.why, is_suspect=True)
-        elif _is_untold(schema, change):
-            plan.stop = Stop(change.n - 1, old, schema.schema_id, UNTOLD)
-        elif change.is_mixed:
-            plan.stop = Stop(change.n - 1, old, schema.schema_id, MIXED)
-        elif before is not None and why is not None and not change.is_snapshot:
-            plan.stop = Stop(change.n - 1, before.schema_id, schema.schema_id, why)
-        elif before is not None and why is not None:
-            _empty(landing, plan, change, before)
+        step = Step(change, schema, before, doubt, state.decided)
+        plan.stop = _stop_before(step)
+        if plan.stop is not None:
+            index = _pass_over(landing, plan, ordered, index, before, schemas, left)
             before = None
-            continue
+        elif before is not None and step.why_other_columns is not None:
+            _empty(landing, plan, change, before)  # the snapshot has all rows under its own columns
+            before = None
         else:
             _extend(landing, plan, change, schema, before)
             before = schema
             index += 1
-            continue
-        index = _pass_over(landing, plan, ordered, index, before, schemas, left)
-        before = None
     if plan.stop is None and left and before is not None:
         plan.stop = Stop(left[0].n - 1, before.schema_id, "", left[0].why, is_suspect=True)
     for era in plan.eras:
@@ -544,6 +535,83 @@ def plan_table(
     if plan.stop is not None:
         plan.to = plan.stop.n
     return plan
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Step:
+    """A file of a table, and what stands before it.
+
+    Attributes:
+        change: the file.
+        schema: schema of its rows.
+        before: schema of the rows before it; None where the table is empty or stopped there.
+        doubt: the first suspect entry before the file that nothing has ended; None for none.
+        decided: an operator's declarations about the columns.
+    """
+
+    change: ChangeFile
+    schema: TableSchema
+    before: TableSchema | None
+    doubt: Doubt | None
+    decided: Decided
+
+    @property
+    def why_other_columns(self) -> str | None:
+        """Why the rows before cannot continue under the schema of the file; None if they can."""
+        before, schema = self.before, self.schema
+        if before is None:
+            return None
+        why = why_unknown(before, schema) or why_inexact(before, schema)
+        if why is not None or before.schema_id == schema.schema_id:
+            return why
+        is_said = not {before.schema_id, schema.schema_id}.isdisjoint(self.decided.numbers)
+        is_known = (self.change.n, before.schema_id, schema.schema_id) in self.decided.changes
+        if is_said and not is_known and is_same_table(before, schema):
+            return "the declaration about its columns is for another schema change"
+        return None
+
+    def stop(self, why: str) -> Stop:
+        """A stop before the entry of the file."""
+        old = "" if self.before is None else self.before.schema_id
+        return Stop(self.change.n - 1, old, self.schema.schema_id, why)
+
+
+def _suspect(step: Step) -> Stop | None:
+    """Rows before the file may be wrong."""
+    if step.doubt is None:
+        return None
+    stop = step.stop(step.doubt.why)
+    return dataclasses.replace(stop, n=step.doubt.n - 1, is_suspect=True)
+
+
+def _untold(step: Step) -> Stop | None:
+    """Rows change, and the stream does not say which.
+
+    PostgreSQL refuses such changes of a published table; GaussDB sends them.
+    """
+    ops = step.change.file.ops
+    has_changes = bool(ops.get("U") or ops.get("D"))
+    is_told = any(column.identity for column in step.schema.columns)
+    return step.stop(UNTOLD) if has_changes and not is_told else None
+
+
+def _mixed(step: Step) -> Stop | None:
+    """Files of several schemas overlap."""
+    return step.stop(MIXED) if step.change.is_mixed else None
+
+
+def _other_columns(step: Step) -> Stop | None:
+    """The rows before cannot continue, and the file does not bring all rows anew."""
+    why = step.why_other_columns
+    return None if why is None or step.change.is_snapshot else step.stop(why)
+
+
+_STOPS: Final = (_suspect, _untold, _mixed, _other_columns)
+"""Why a table stops before a file; the first that applies is told."""
+
+
+def _stop_before(step: Step) -> Stop | None:
+    return next((stop for rule in _STOPS if (stop := rule(step)) is not None), None)
 
 
 def _open(
@@ -654,16 +722,6 @@ def _changes_of(
     return found
 
 
-def _is_untold(schema: TableSchema, change: ChangeFile) -> bool:
-    """Whether rows change without identification: the stream does not say which rows.
-
-    PostgreSQL refuses such changes of a published table; GaussDB sends them.
-    """
-    ops = change.file.ops
-    has_changes = bool(ops.get("U") or ops.get("D"))
-    return has_changes and not any(column.identity for column in schema.columns)
-
-
 def _is_covered(landing: Landing, plan: TablePlan, change: ChangeFile) -> bool:
     """Whether a snapshot of an earlier entry already has all changes of a file."""
     if plan.ignore_through is None or change.file.ops.get("R"):
@@ -671,20 +729,6 @@ def _is_covered(landing: Landing, plan: TablePlan, change: ChangeFile) -> bool:
     if landing.source_order[1] != "gd_lsn":
         return False
     return (change.epoch, change.file.last.lsn) <= plan.ignore_through
-
-
-def _why_stopped(
-    before: TableSchema, schema: TableSchema, change: ChangeFile, decided: Decided
-) -> str | None:
-    """Why a table cannot continue with a file; None if it can."""
-    why = why_unknown(before, schema) or why_inexact(before, schema)
-    if why is not None or before.schema_id == schema.schema_id:
-        return why
-    is_said = not {before.schema_id, schema.schema_id}.isdisjoint(decided.numbers)
-    is_known = (change.n, before.schema_id, schema.schema_id) in decided.changes
-    if is_said and not is_known and is_same_table(before, schema):
-        return "the declaration about its columns is for another schema change"
-    return None
 
 
 def _pass_over(
