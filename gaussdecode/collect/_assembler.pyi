@@ -12,20 +12,49 @@ PUMP_ATTENTION: Final[int]
 PUMP_END: Final[int]
 REASONS: Final[tuple[str, ...]]
 
-class ShowOwner(Protocol):
-    def change_over(self, accumulator: Accumulator[Landed]) -> None: ...
+# Gives accumulators; `table_registry.TableRegistry` is one.
+class TableSource(Protocol):
+    # Of a version that is described; None when its rows are not wanted.
+    def register(self, version: int, definition: bytes) -> Accumulator[Landed] | None: ...
+    # Of a version that `forget_version` was told of; None when it was never described.
+    def recall(self, version: int) -> Accumulator[Landed] | None: ...
+    # The description of a registered version; None stands for the accumulator of a packed one.
+    def definition(self, version: int, accumulator: Accumulator[Landed] | None) -> bytes: ...
+    # Of rows in the file of a prepared transaction.
+    def prepared_table(self, definition: bytes) -> Accumulator[Landed] | None: ...
+    # Of the same table's rows without an identity.
+    def keyless(self, accumulator: Accumulator[Landed]) -> Accumulator[Landed]: ...
+
+# Is told what happens; `collector.Collector` is one.
+class Listener(Protocol):
+    # It is full.
     def flush(self, accumulator: Accumulator[Landed]) -> None: ...
+    # All accumulators together exceed their budget.
     def relieve(self) -> None: ...
+    # Rows go into one that is not current.
+    def change_over(self, accumulator: Accumulator[Landed]) -> None: ...
+    # A table was truncated.
     def truncated(
         self, accumulator: Accumulator[Landed], lsn: int, seq: int, flags: int
     ) -> None: ...
-    def prepared_table(self, definition: bytes) -> Accumulator[Landed] | None: ...
-
-class Owner(ShowOwner, Protocol):
-    def register(self, version: int, definition: bytes) -> Accumulator[Landed] | None: ...
-    def recall(self, version: int) -> Accumulator[Landed] | None: ...
+    # The server sent a notice.
     def noticed(self, code: int, text: bytes, lsn: int) -> None: ...
-    def definition(self, version: int, accumulator: Accumulator[Landed] | None) -> bytes: ...
+    # A transaction came that has landed; only with `is_compared`.
+    def resent(
+        self,
+        end_lsn: int,
+        xid: int,
+        time_us: int,
+        row_count: int,
+        has_origin: bool,
+        is_of_new_tables: bool,
+        user: bytes,
+        csn: int,
+    ) -> None: ...
+    # All that has landed came again; only with `is_compared`.
+    def caught_up(self) -> None: ...
+    # A prepared transaction has ended whose rows were in a file.
+    def prepared_ended(self, file: Any) -> None: ...  # Any: what `kept` gave
 
 class SpoolLike(Protocol):
     def write(self, data: memoryview) -> int: ...
@@ -79,7 +108,8 @@ class Assembler:
     def can_hand_over(self) -> bool: ...
     def __new__(
         cls,
-        owner: ShowOwner,
+        tables: TableSource,
+        listener: Listener,
         transactions: Accumulator[Landed],
         messages: Accumulator[Landed],
         spool: SpoolLike,

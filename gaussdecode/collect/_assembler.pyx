@@ -17,7 +17,7 @@ those of transactions without rows, of which nothing lands and no entry of its o
 
 What a GaussDB transaction says of itself stands at its BEGIN or at its COMMIT, by plug-in
 and version: CSN, xid and commit time are taken from whichever has them, and are NULL when
-neither does. Notices are told to the owner as they come, wherever they stand.
+neither does. Notices are told to the listener as they come, wherever they stand.
 
 Streamed. Any number of transactions are open beside it whose rows come in blocks, as batches of
 their own. They are retained likewise until their end is known, and stand for nothing before:
@@ -42,12 +42,12 @@ has come, releases that in its order, and moves the boundary. The batches of the
 are shared: many small ones stand in one. What comes with a CSN that was passed is an error, never
 a row; but for what stood in the log, up to `resume_until`, when the position was taken: that has
 landed, and was sent again. A keepalive tells how far all has come (`arrived_lsn`), and moves no
-boundary. Where the spool may hold no more of them, the owner has the later half given up
+boundary. Where the spool may hold no more of them, the listener has the later half given up
 (`give_up`): they are not released in this session, and no position passes them, so that they
 come again in the next. From the least of their CSNs on everything that ends is left for that too.
 
 Skipped. A transaction that ends at or below `resume_lsn` is already durable and was
-sent again. Where the owner compares them with what landed, it is shown each of them, and
+sent again. Where the listener compares them with what landed, it is shown each of them, and
 told once everything up to that position has come, before anything else is released. A
 non-transactional message is durable only if its own LSN is below that
 position, since it says where its record begins, not where it ends; for the same reason
@@ -195,17 +195,8 @@ cdef class Assembler:
     """Batches in, rows in accumulators out; see the module's text.
 
     Args:
-        owner: is called with the GIL held, rarely: ``register(version, definition) ->
-            Accumulator | None``, ``recall(version) -> Accumulator | None`` for rows of a
-            version that `forget_version` was told of, ``flush(accumulator)`` when one is full,
-            ``relieve()`` when all together exceed their budget, ``change_over(accumulator)`` before
-            rows go into one that is not current, ``truncated(accumulator,
-            lsn, seq, flags)``, ``noticed(code, text, lsn)``, ``resent(end_lsn, xid, time_us,
-            row_count, has_origin, is_of_new_tables, user, csn)``, ``caught_up()``;
-            ``definition(version, accumulator) -> bytes`` of one that it registered (None for
-            the accumulator of one that sleeps), ``prepared_table(definition) -> Accumulator |
-            None`` for rows of a file, ``prepared_ended(file)``; ``keyless(accumulator) ->
-            Accumulator`` of a table's rows without an identity.
+        tables: gives the accumulator of a relation version; see `TableSource` in `_assembler.pyi`.
+        listener: is told what happens; see `Listener` there. Both are called with the GIL held, rarely.
         transactions: accumulator of one row per transaction (origin, user, rows).
         messages: accumulator of logical messages (transactional, prefix, content).
         spool: ``write(memoryview) -> offset``, ``read_into(offset, memoryview)``,
@@ -219,7 +210,7 @@ cdef class Assembler:
         skip_empty: no row in `transactions` for a transaction without rows.
         start_csn: drop transactions with a lower CSN.
         excluded_users: drop transactions whose BEGIN names one of them; in UTF-8.
-        is_compared: show the owner what is sent again.
+        is_compared: show the listener what is sent again.
         kept: files of prepared transactions, as `keep` takes.
         by_csn: release in the order of CSNs, as `pass_csn` says.
         resume_csn: everything up to it is durable already; only by CSN.
@@ -229,7 +220,8 @@ cdef class Assembler:
             `resume_lsn`.
     """
 
-    cdef object owner
+    cdef object tables
+    cdef object listener
     cdef object spool
     cdef Accumulator transactions
     cdef Accumulator messages
@@ -315,7 +307,7 @@ cdef class Assembler:
     cdef uint64_t[BUCKETS - 1] bounds_ns
 
     def __cinit__(
-        self, owner, Accumulator transactions, Accumulator messages, spool, *,
+        self, tables, listener, Accumulator transactions, Accumulator messages, spool, *,
         uint64_t resume_lsn, uint64_t memory_limit, uint64_t row_limit,
         uint64_t byte_limit, uint64_t budget, bint only_local=True,
         bint skip_empty=False, uint64_t start_csn=0, excluded_users=(),
@@ -325,7 +317,8 @@ cdef class Assembler:
         cdef int i
         for i in range(BUCKETS - 1):
             self.bounds_ns[i] = round(BOUNDS[i] * 1e9)
-        self.owner = owner
+        self.tables = tables
+        self.listener = listener
         self.spool = spool
         self.transactions = transactions
         self.messages = messages
@@ -382,7 +375,7 @@ cdef class Assembler:
         if event.flags & 1:
             self.definitions[version] = definition
         else:
-            self.place(version, self.owner.register(version, definition))
+            self.place(version, self.tables.register(version, definition))
         return 0
 
     cdef int make_room(self, uint32_t version) except -1:
@@ -419,7 +412,7 @@ cdef class Assembler:
         return self.by_version[version] if version < self.version_capacity else NULL
 
     cdef PyObject *find_or_recall(self, uint32_t version, uint64_t lsn) except? NULL nogil:
-        """The accumulator of a version; NULL for a table that the owner does not want."""
+        """The accumulator of a version; NULL for a table that is not wanted."""
         cdef PyObject *found = self.find(version)
         if found == NULL:
             found = self.recall(version, lsn)
@@ -430,8 +423,8 @@ cdef class Assembler:
         if is_known and self.accumulators[version] is False:
             return NULL
         if version in self.definitions:
-            return self.place(version, self.owner.register(version, self.definitions.pop(version)))
-        accumulator = self.owner.recall(version) if is_known else None
+            return self.place(version, self.tables.register(version, self.definitions.pop(version)))
+        accumulator = self.tables.recall(version) if is_known else None
         if accumulator is None:
             fail(f"rows of relation version {version}, which was never described", lsn)
         return self.place(version, accumulator)
@@ -704,7 +697,7 @@ cdef class Assembler:
         elif (piece, index) in self.taken_back:
             self.left_out[<int>BECAUSE_SPECULATIVE].count[<int>TALLY_DELETE] += 1
         else:
-            keyless = self.owner.keyless(<object>found)
+            keyless = self.tables.keyless(<object>found)
             found = <PyObject *>keyless
             if not (<Accumulator>found).is_current:
                 self.change_over(found)
@@ -842,7 +835,7 @@ cdef class Assembler:
         with gil:
             del self.waiting[transaction.stream_xid]
             if transaction.is_kept:
-                self.owner.prepared_ended(self.files.pop(transaction.stream_xid))
+                self.listener.prepared_ended(self.files.pop(transaction.stream_xid))
         opens_remove(&self.prepared, transaction)
         return 0
 
@@ -894,7 +887,7 @@ cdef class Assembler:
             for version, definition in self.files[transaction.stream_xid].relations.items():
                 self.make_room(version)
                 self.place(
-                    version, None if definition is None else self.owner.prepared_table(definition)
+                    version, None if definition is None else self.tables.prepared_table(definition)
                 )
             with nogil:
                 self.release_retained(transaction, stamp, seq)
@@ -1009,7 +1002,7 @@ cdef class Assembler:
         if version >= len(self.accumulators):
             fail(f"rows of relation version {version}, which was never described", 0)
         accumulator = self.accumulators[version]
-        return None if accumulator is False else self.owner.definition(version, accumulator)
+        return None if accumulator is False else self.tables.definition(version, accumulator)
 
     def keep(self, file):
         """All of a prepared transaction is in a file, and durable; let go of what is held of it.
@@ -1099,7 +1092,7 @@ cdef class Assembler:
                         self.change_over(found)
                     (<Accumulator>found).append_marker(c'T', stamp, seq[0])
                     with gil:
-                        self.owner.truncated(
+                        self.listener.truncated(
                             <object>found, stamp.lsn, seq[0], event.flags
                         )
                     seq[0] += 1
@@ -1116,7 +1109,7 @@ cdef class Assembler:
 
     cdef int change_over(self, PyObject *found) except -1 with gil:
         """Have rows of its table under another schema leave first."""
-        self.owner.change_over(<object>found)
+        self.listener.change_over(<object>found)
         return 0
 
     cdef int fail_large(
@@ -1448,11 +1441,11 @@ cdef class Assembler:
         return fail("a COMMIT that does not end after the one before it", event.y)
 
     cdef int compare(self, OpenTransaction *transaction, const Event *commit) except -1 nogil:
-        """Show the owner an ended transaction, which has landed before."""
+        """Show the listener an ended transaction, which has landed before."""
         cdef Stamp stamp
         self.fill_stamp(transaction, commit, &stamp)
         with gil:
-            self.owner.resent(
+            self.listener.resent(
                 commit.y, stamp.xid, stamp.time_us,
                 0 if self.is_before_start(transaction) or transaction.is_excluded
                 else transaction.rows,
@@ -1466,10 +1459,10 @@ cdef class Assembler:
         return 0
 
     cdef int catch_up(self) except -1 nogil:
-        """Everything up to `resume_until` has come; tell the owner, once."""
+        """Everything up to `resume_until` has come; tell the listener, once."""
         if self.is_comparing:
             with gil:
-                self.owner.caught_up()
+                self.listener.caught_up()
             self.is_comparing = False
             self.wants_attention = True
         return 0
@@ -1566,7 +1559,7 @@ cdef class Assembler:
         self.measure_one(<PyObject *>self.messages)
         if self.held_bytes > self.budget:
             with gil:
-                self.owner.relieve()
+                self.listener.relieve()
             self.wants_attention = True
         return 0
 
@@ -1578,12 +1571,12 @@ cdef class Assembler:
             (<Accumulator>found).byte_count >= self.byte_limit
         ):
             with gil:
-                self.owner.flush(<object>found)
+                self.listener.flush(<object>found)
             self.wants_attention = True
         return 0
 
     def taken(self, uint64_t byte_count):
-        """The owner took `byte_count` bytes out of an accumulator."""
+        """The listener took `byte_count` bytes out of an accumulator."""
         self.held_bytes -= byte_count
 
     def forget(self):
@@ -1675,7 +1668,7 @@ cdef class Assembler:
 
     cdef int notice(self, const uint8_t *entry, const Event *event) except -1 with gil:
         text = (<const char *>entry + event.payload_offset)[:event.payload_size]
-        self.owner.noticed(event.index, text, self.boundary_lsn)
+        self.listener.noticed(event.index, text, self.boundary_lsn)
         self.wants_attention = True
         return 0
 

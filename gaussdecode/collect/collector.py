@@ -11,8 +11,7 @@ import dataclasses
 import datetime
 import json
 import time
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -23,11 +22,13 @@ from gaussdecode.collect._columns import Accumulator
 from gaussdecode.collect.arrow import MESSAGES, TRANSACTIONS, Rows, system_rows, table_rows
 from gaussdecode.collect.descriptions import Descriptions
 from gaussdecode.collect.entry_barrier import EntryBarrier, Seen
+from gaussdecode.collect.entry_timing import SLICE_SECONDS, EntryTiming, Load
 from gaussdecode.collect.resent import Resent
 from gaussdecode.collect.snapshot_gate import Gate
 from gaussdecode.collect.spool import BoundedSpool, NoRoomError, Spool
 from gaussdecode.collect.suspects import STOPPED, Settle, Suspects, nobody_tells, refusal
-from gaussdecode.collect.tables import Landed, Packed, Tables
+from gaussdecode.collect.table_registry import TableRegistry
+from gaussdecode.collect.tables import Landed, Tables
 from gaussdecode.errors import (
     DiskStillFullError,
     LargeRowError,
@@ -54,17 +55,12 @@ from gaussdecode.model.landing import (
     Truncate,
 )
 from gaussdecode.model.lsn import Lsn
-from gaussdecode.model.relation import Relation, ReplicaIdentity
+from gaussdecode.model.relation import Relation
 from gaussdecode.model.request import EntryRequest, RowGroup
 from gaussdecode.model.transaction import TransactionMark
 from gaussdecode.protocol.notices import ROWS_MAY_BE_MISSING
 from gaussdecode.settings.types import format_size
 
-IDLE_SECONDS: Final = 10.0  # an idle slot advances at least so often ...
-IDLE_BYTES: Final = 16 << 20  # ... or after so much WAL of others (both arbitrary)
-_SLICE_SECONDS: Final = 0.1  # arbitrary: how stale a timer may be
-_LEAST_SECONDS: Final = 0.001  # arbitrary
-_COMMIT_SHARE: Final = 4  # an entry costs at most one part in so many
 _ROOM_SECONDS: Final = 0.2  # between two looks for room in the spool; arbitrary
 _log = get_logger("collect")
 _PAIR_BYTES: Final = 8  # row and column of a value that does not fit
@@ -84,28 +80,12 @@ def _never() -> bool:
     return False
 
 
-class Writer(Protocol):
+class Writer(Load, Protocol):
     """The part of ``land.writer.Intake`` that the collector uses."""
 
     @property
     def generation(self) -> int:
         """Its number; what comes through an older one is refused."""
-
-    @property
-    def largest_file_bytes(self) -> int:
-        """Size of the largest file that is not yet handed to an entry."""
-
-    @property
-    def is_crowded(self) -> bool:
-        """More rows now would make more files than there are tables."""
-
-    @property
-    def commit_seconds(self) -> float:
-        """Duration of the last commit."""
-
-    @property
-    def visible_seconds(self) -> float:
-        """From the last request for an entry until it was to be seen."""
 
     def write(self, group: RowGroup) -> None:
         """Take a row group; blocks while too much waits."""
@@ -253,14 +233,15 @@ class Collector:
         self._hold_session = (gate or Gate(lambda: spool)).attach(is_open=resent is None)
         self._settings = settings
         self._tables = tables
+        self._registry = TableRegistry(
+            tables,
+            (lambda _: 0) if resent is None else resent.lands_from,
+            self._trouble_of,
+            OF_A_TABLE,
+        )
         self._writer = writer
         self._position = position
         self._schemas = schemas
-        self._accumulators: dict[Landed, Accumulator[Landed]] = {}
-        self._by_directory: dict[str, list[Accumulator[Landed]]] = {}
-        self._versions: dict[Landed, list[int]] = {}
-        self._definitions: dict[Landed, bytes] = {}  # of the first version
-        self._asleep: dict[int, Packed] = {}  # by version, what makes its table again
         self._truncates: list[Truncate] = []
         self._changes: list[SchemaChange] = []
         self._suspects = Suspects(settle=settle)
@@ -268,17 +249,16 @@ class Collector:
         self._commit_times = CommitTimes()
         self._csns: Csns | None = None  # of the transactions since the entry before
         self.gathered = Histogram()
-        self._committed_at = time.monotonic()
-        self._is_first_due = settings.is_first_due  # until something has been committed
         self._spool = spool
         self._should_stop = should_stop
         self.spool_wait: str | None = None
         self._on_round: Callable[[], None] = _nothing
         self.misfit_count = 0
         self.assembler = Assembler(
+            self._registry,
             self,
-            self._accumulator(tables.system(TRANSACTIONS)),
-            self._accumulator(tables.system(MESSAGES)),
+            self._registry.accumulator(tables.system(TRANSACTIONS)),
+            self._registry.accumulator(tables.system(MESSAGES)),
             spool
             if settings.spool_bytes is None
             else BoundedSpool(spool, settings.spool_bytes, self._spool_full),
@@ -299,6 +279,13 @@ class Collector:
             resume_until=(position.until or 0) if settings.by_csn else 0,
             first_csn=settings.first_csn,
         )
+        self.timing = EntryTiming(
+            writer,
+            self.assembler,
+            interval=settings.max_commit_interval,
+            target_bytes=settings.target_file_size,
+            is_first_due=settings.is_first_due,
+        )
 
     @property
     def position(self) -> SourcePosition:
@@ -317,100 +304,9 @@ class Collector:
 
     # ---- called by the assembler -----------------------------------------------------
 
-    def register(self, version: int, definition: bytes) -> Accumulator[Landed] | None:
-        """Find or make the accumulator of a relation version; None when it is filtered.
-
-        Each decoder tells of it: one that sleeps by then was described before.
-        """
-        if version in self._asleep:
-            return self.recall(version)
-        relation = Relation.from_record(json.loads(definition))
-        assert relation.version == version
-        self._tables.descriptions.note(relation)
-        accumulator = self._table_of(relation, definition)
-        if accumulator is not None:
-            self._versions[accumulator.table].append(version)
-        return accumulator
-
-    def recall(self, version: int) -> Accumulator[Landed] | None:
-        """Wake the table of a version up; None when the version was never described."""
-        packed = self._asleep.pop(version, None)
-        if packed is None:
-            return None
-        landed, definition = self._tables.unpack(packed)
-        for accumulator in self._by_directory.get(landed.directory, ()):
-            if accumulator.table.order == landed.order:  # another version of it woke before
-                landed = accumulator.table
-        self._versions.setdefault(landed, []).append(version)
-        self._definitions.setdefault(landed, definition)
-        return self._accumulator(landed)
-
-    def definition(self, version: int, accumulator: Accumulator[Landed] | None) -> bytes:
-        """What makes the table of a registered version again, its number left out of account."""
-        if accumulator is not None:
-            return self._definitions[accumulator.table]
-        return zlib.decompress(self._asleep[version].definition)
-
-    def prepared_table(self, definition: bytes) -> Accumulator[Landed] | None:
-        """Directory and schema for rows of a prepared transaction, by the description kept with it."""
-        return self._table_of(Relation.from_record(json.loads(definition)), definition)
-
-    def keyless(self, accumulator: Accumulator[Landed]) -> Accumulator[Landed]:
-        """Directory and schema for rows of a table whose key the stream does not send, though it has one."""
-        record = json.loads(self._definitions[accumulator.table])
-        columns = [{**column, "is_identity": False} for column in record["columns"]]
-        record |= {"identity": ReplicaIdentity.NOTHING, "columns": columns}
-        found = self._table_of(Relation.from_record(record), json.dumps(record).encode())
-        assert found is not None  # its rows were wanted, and are
-        return found
-
-    def _table_of(self, relation: Relation, definition: bytes) -> Accumulator[Landed] | None:
-        """Find or make the accumulator of a described table; None when it is not wanted."""
-        if relation.is_filtered or not self._tables.is_wanted(relation):
-            return None
-        try:
-            landed = self._tables.find(relation)
-        except OF_A_TABLE as error:
-            raise self._trouble_of(relation, error) from error
-        self._versions.setdefault(landed, [])
-        self._definitions.setdefault(landed, definition)
-        return self._accumulator(landed)
-
     def prepared_ended(self, kept: Kept) -> None:
         """A kept transaction has ended; the next entry says so."""
         self._ended.append(kept.file.path)
-
-    def _accumulator(self, landed: Landed) -> Accumulator[Landed]:
-        if landed not in self._accumulators:
-            kinds, old_count = landed.kinds()
-            accumulator = Accumulator(landed, kinds, old_count)
-            if self._resent is not None and landed.relation is not None:
-                accumulator.lands_from = self._resent.lands_from(landed.directory)
-            self._accumulators[landed] = accumulator
-            self._by_directory.setdefault(landed.directory, []).append(accumulator)
-        return self._accumulators[landed]
-
-    def _lull(self) -> None:
-        """Let the tables go that were quiet for longest, but for what makes them again."""
-        spare = len(self._accumulators) - self._settings.most_tables
-        if spare <= 0:
-            return
-        quiet = [
-            landed
-            for landed, held in self._accumulators.items()
-            if landed.relation is not None and not held.row_count
-        ]
-        for landed in quiet[:spare]:
-            packed = Packed.of(landed, self._definitions.pop(landed))
-            for version in self._versions.pop(landed):
-                self._asleep[version] = packed
-                self.assembler.forget_version(version)
-            accumulator = self._accumulators.pop(landed)
-            beside = self._by_directory[landed.directory]
-            beside.remove(accumulator)
-            if not beside:
-                del self._by_directory[landed.directory]
-            self._tables.forget(landed)
 
     def truncated(self, accumulator: Accumulator[Landed], lsn: int, seq: int, flags: int) -> None:
         """Remember a truncate for the entry; its marker row is in the accumulator."""
@@ -463,7 +359,7 @@ class Collector:
         So row groups of a table are in order, and so are its files, whatever order its schemas
         come in: a transaction may release rows of an older version after rows of a newer one.
         """
-        for held in self._by_directory[accumulator.table.directory]:
+        for held in self._registry.of_directory(accumulator.table.directory):
             self.flush(held)
             held.is_current = held is accumulator
 
@@ -476,7 +372,7 @@ class Collector:
         self.assembler.taken(accumulator.byte_count)
         self._note_schema(landed, first)
         taken = accumulator.take()
-        self._accumulators[landed] = self._accumulators.pop(landed)  # in order of use
+        self._registry.used(landed)
         self.misfit_count += len(taken["misfits"]) // _PAIR_BYTES
         settings = self._settings
         with_xid, with_time = settings.include_xids, settings.include_timestamp
@@ -551,9 +447,7 @@ class Collector:
 
     def relieve(self) -> None:
         """Flush the largest accumulators until half of the budget is free."""
-        largest = sorted(
-            self._accumulators.values(), key=lambda held: held.byte_count, reverse=True
-        )
+        largest = sorted(self._registry.all(), key=lambda held: held.byte_count, reverse=True)
         for accumulator in largest:
             if self.assembler.held_bytes <= self._settings.memory_bytes // 2:
                 return
@@ -616,9 +510,9 @@ class Collector:
             TableError: a row cannot be decoded; names its table.
         """
         try:
-            return self.assembler.pump(rings, self._slice())
+            return self.assembler.pump(rings, self.timing.slice_seconds)
         except RowError as error:
-            found = next((r for r in self._relations() if r.oid == error.oid), None)
+            found = next((r for r in self._registry.relations() if r.oid == error.oid), None)
             described = error.described if found is None else (found.namespace, found.name)
             if not described:
                 raise
@@ -626,14 +520,6 @@ class Collector:
             if isinstance(error, LargeRowError) and found is not None:
                 error.name = found.columns[error.column].name
             raise self._trouble(namespace, name, error.oid, str(error)) from error
-
-    def _relations(self) -> Iterator[Relation]:
-        """Every relation that was described, the quiet ones after the others."""
-        for landed in self._accumulators:
-            if landed.relation is not None:
-                yield landed.relation
-        for packed in self._asleep.values():
-            yield Relation.from_record(json.loads(zlib.decompress(packed.definition)))
 
     def _trouble(self, namespace: str, name: str, oid: int | None, reason: str) -> TableError:
         return TableError(namespace, name, oid, self.assembler.boundary_lsn, reason)
@@ -687,7 +573,7 @@ class Collector:
     def flush_tables(self, directories: Iterable[str]) -> None:
         """Hand what is gathered of these tables to the writer."""
         for directory in directories:
-            for accumulator in self._by_directory.get(directory, ()):
+            for accumulator in self._registry.of_directory(directory):
                 self.flush(accumulator)
 
     def schema_landed(self, directory: str, schema_id: str) -> None:
@@ -703,49 +589,11 @@ class Collector:
         """
         self._spool.close()
         self.assembler.forget()
-        self._accumulators.clear()
-        self._by_directory.clear()
-        self._versions.clear()
-        self._definitions.clear()
-        self._asleep.clear()
-
-    def _slice(self) -> float:
-        """How long to pump before the timers are looked at again."""
-        slice_seconds = min(_SLICE_SECONDS, self._settings.max_commit_interval / 8)
-        if not self.assembler.waiting_count:
-            return slice_seconds
-        return min(slice_seconds, max(_LEAST_SECONDS, self.effective_interval - self._age))
-
-    @property
-    def _age(self) -> float:
-        """Seconds since the oldest transaction that is not committed was complete."""
-        return (time.monotonic_ns() - self.assembler.waiting_since_ns) / 1e9
+        self._registry.clear()
 
     def _is_due(self) -> bool:
-        assembler = self.assembler
-        if assembler.keepalive_is_urgent or self._suspects.is_due(self.effective_interval):
-            return True
-        if not assembler.waiting_count:
-            behind = assembler.boundary_lsn - self._position.lsn
-            waited = time.monotonic() - self._committed_at
-            return behind > 0 and (waited >= IDLE_SECONDS or behind >= IDLE_BYTES)
-        writer = self._writer
-        if self._is_first_due:  # whoever started the daemon looks whether anything lands
-            return True
-        if writer.largest_file_bytes >= self._settings.target_file_size or writer.is_crowded:
-            return True
-        return self._age >= self.effective_interval
-
-    @property
-    def effective_interval(self) -> float:
-        """Seconds that a transaction waits before its entry begins.
-
-        The entry begins so much before the configured interval is over as the last one
-        took to become visible, yet entries cost at most a quarter of the time.
-        """
-        interval = self._settings.max_commit_interval
-        lead = min(self._writer.visible_seconds, interval / 2)
-        return max(interval - lead, _COMMIT_SHARE * self._writer.commit_seconds)
+        timing = self.timing
+        return self._suspects.is_due(timing.effective_interval) or timing.is_due(self._position.lsn)
 
     def _commit_if(self, *, is_due: bool) -> None:
         assembler = self.assembler
@@ -809,7 +657,7 @@ class Collector:
         self._wait_asked(barrier)
 
     def _wait_asked(self, barrier: EntryBarrier) -> None:
-        while not barrier.wait_asked(self._settings.name, _SLICE_SECONDS):
+        while not barrier.wait_asked(self._settings.name, SLICE_SECONDS):
             self._on_round()
 
     def _request(self, until: int | None) -> EntryRequest:
@@ -820,7 +668,7 @@ class Collector:
         """
         assembler = self.assembler
         has_content = assembler.waiting_count > 0
-        for accumulator in list(self._accumulators.values()):
+        for accumulator in self._registry.all():
             self.flush(accumulator)
         position = dataclasses.replace(
             self._position,
@@ -829,7 +677,7 @@ class Collector:
             until=until,
         )
         if has_content:
-            self.gathered.add(self._age)
+            self.gathered.add(self.timing.age)
         request = EntryRequest(
             kind=EntryKind.DATA if has_content else EntryKind.IDLE,
             position=position,
@@ -845,11 +693,11 @@ class Collector:
         self._commit_times = CommitTimes()
         self._position = position
         assembler.committed()
-        self._lull()
+        for version in self._registry.pack(self._settings.most_tables):
+            assembler.forget_version(version)
         self._truncates.clear()
         self._changes.clear()
-        self._committed_at = time.monotonic()
-        self._is_first_due = False
+        self.timing.committed()
         return request
 
     def _said(self) -> dict[str, Any]:  # Any: JSON

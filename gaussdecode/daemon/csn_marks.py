@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from gaussdecode.collect.collector import IDLE_SECONDS
 from gaussdecode.collect.entry_barrier import Cut, EntryBarrier
+from gaussdecode.collect.entry_timing import IDLE_SECONDS
 from gaussdecode.daemon.session import POLL_SECONDS
 from gaussdecode.daemon.session_group import Held
 from gaussdecode.errors import GaussDecodeError, SourceRefusedError

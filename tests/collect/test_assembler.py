@@ -122,7 +122,7 @@ class Sink:
             "budget": 1 << 22,
         }  # fmt: skip
         self.assembler = Assembler(
-            self, self.held[0], self.held[1], BoundedSpool(self.spool, most_bytes, self.on_full),
+            self, self, self.held[0], self.held[1], BoundedSpool(self.spool, most_bytes, self.on_full),
             **{**limits, **settings},
         )  # fmt: skip
 

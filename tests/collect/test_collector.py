@@ -241,7 +241,7 @@ def test_more_tables_than_have_room_all_land(make_collector: Callable[..., Colle
         expected.setdefault(f"public.{of.name}", []).extend((lsn + 1, "id-note") for _ in range(3))
         if lsn % 30 == 0:
             collector._commit_if(is_due=True)
-            assert len(collector._accumulators) <= 5
+            assert len(collector._registry.all()) <= 5
             assert len(collector._tables._current) <= 5
     collector._commit_if(is_due=True)
     landed: dict[str, list[tuple[int, str]]] = {}
@@ -264,11 +264,13 @@ def test_a_sleeping_table_that_is_told_again_is_the_same(
     of = relation(1, "t", oid=7)
     collector.assembler.absorb_bytes(entry(0, [relation_mark(of), *_inserts(1, 10, 1)]))
     collector._commit_if(is_due=True)
-    order = collector._asleep[1].order
+    order = collector._registry._packed[1].order
     collector.assembler.absorb_bytes(entry(1, [relation_mark(of), *_inserts(1, 20, 1)]))
-    (landed,) = (landed for landed in collector._accumulators if landed.relation is not None)
+    (landed,) = (
+        held.table for held in collector._registry.all() if held.table.relation is not None
+    )
     assert landed.order == order
-    assert not collector._asleep
+    assert not collector._registry._packed
 
 
 def test_a_version_that_wakes_keeps_its_place_before_a_newer_one(
@@ -281,7 +283,7 @@ def test_a_version_that_wakes_keeps_its_place_before_a_newer_one(
     renamed = dataclasses.replace(_renamed(first, "remark"), version=2)
     collector.assembler.absorb_bytes(entry(0, [relation_mark(first), *_inserts(1, 10, 1)]))
     collector._commit_if(is_due=True)
-    assert len(collector._accumulators) == 2  # of the system alone
+    assert len(collector._registry.all()) == 2  # of the system alone
     opened: list[Item] = [Mark(BEGIN, x=20, z=20), Row(1, 1, "x")]
     collector.assembler.absorb_bytes(entry(1, opened))
     ended: list[Item] = [relation_mark(renamed), Row(2, 2, "y"), Mark(COMMIT, x=20, y=21)]
@@ -302,7 +304,7 @@ def test_entries_begin_early_and_cost_a_quarter_at_most(
     writer = _Writer()
     writer.visible_seconds = visible
     writer.commit_seconds = cost
-    assert make_collector(writer, max_commit_interval=30).effective_interval == interval
+    assert make_collector(writer, max_commit_interval=30).timing.effective_interval == interval
 
 
 def test_the_first_transactions_do_not_wait(make_collector: Callable[..., Collector]) -> None:
@@ -594,7 +596,7 @@ def test_memory_goes_with_the_session(make_collector: Callable[..., Collector]) 
         def give_up() -> None:
             assembler = collector.assembler
             held.append((assembler.held_bytes, assembler.retained_bytes))
-            owned.append(collector._by_directory["public.t"][0])
+            owned.append(collector._registry.of_directory("public.t")[0])
             raise DiskError("given up")
 
         with pytest.raises(DiskError):

@@ -51,6 +51,7 @@ class Owner:
         self.held = [self._new(self.tables.system(name)) for name in (TRANSACTIONS, MESSAGES)]
         self.assembler = Assembler(
             self,  # type: ignore[arg-type]  # what it does not have is not called
+            self,  # type: ignore[arg-type]  # likewise
             self.held[0], self.held[1], Spool(directory, lambda _, attempt: attempt()),
             resume_lsn=0, memory_limit=memory_limit, row_limit=1000, byte_limit=1 << 30,
             budget=1 << 30,
