@@ -196,7 +196,8 @@ cdef class Assembler:
 
     Args:
         tables: gives the accumulator of a relation version; see `TableSource` in `_assembler.pyi`.
-        listener: is told what happens; see `Listener` there. Both are called with the GIL held, rarely.
+        listener: is told what happens; see `Listener` there. Both are called with the GIL held,
+            rarely.
         transactions: accumulator of one row per transaction (origin, user, rows).
         messages: accumulator of logical messages (transactional, prefix, content).
         spool: ``write(memoryview) -> offset``, ``read_into(offset, memoryview)``,

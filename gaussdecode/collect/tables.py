@@ -445,18 +445,6 @@ class Tables:
             self._patient_at = time.monotonic() + _SECONDS
         return catalog, placed
 
-    def unproved(self, relation: Relation) -> tuple[Landed, dict[str, Any]]:  # Any: JSON
-        """Where rows of `relation` would land, by what the stream says alone; and its schema.
-
-        Nobody is asked, nothing is remembered or written: no column has a number.
-        """
-        names = self._safe_names([column.name for column in relation.columns])
-        placed = unplaced(len(relation.columns), NO_CATALOG, Known())
-        directory = self._directory_of(relation.namespace, relation.name)
-        schema = table_schema(relation.columns, names)
-        landed = Landed(directory, "", schema, tuple(names), relation, 0)
-        return landed, schema_record(relation, names, None, placed)
-
     def forget(self, landed: Landed) -> None:
         """Let a table go that is quiet; its next version makes another `Landed`."""
         if self._current.get(landed.directory) is landed:

@@ -122,7 +122,7 @@ class Pipeline:
         self.log: CommitLog | None = None
         self.writer: Writer | None = None
         self._stopped: dict[str, str] = {}
-        self._aside: dict[str, TableError] = {}
+        self._pending_quarantines: dict[str, TableError] = {}
 
     def __enter__(self) -> Self:
         """Begin; `recover` opens the landing."""
@@ -344,30 +344,33 @@ class Pipeline:
         return self._stopped
 
     @property
-    def has_aside(self) -> bool:
+    def has_pending_quarantine(self) -> bool:
         """Tables are left out of which the log does not say so yet."""
-        return bool(self._aside)
+        return bool(self._pending_quarantines)
 
-    def stop_table(self, error: TableError, session: Session | SessionGroup) -> None:
+    def quarantine_table(self, error: TableError, session: Session | SessionGroup) -> None:
         """Between sessions: leave a table out from here on, and say so as soon as that may be."""
         collectors = [one.collector for one in session.members if one.collector is not None]
         if any(collector.assembler.is_comparing for collector in collectors):
-            self._aside[table_title(error.namespace, error.name)] = error
+            self._pending_quarantines[table_title(error.namespace, error.name)] = error
         else:
             quarantine.record(self._config, self, error)
 
-    def left_out(self, name: str) -> dict[str, Json]:
+    def ledger_of(self, name: str) -> dict[str, Json]:
         """The ledger of a source, with tables that are left out and not yet written down there."""
-        aside = {title: quarantine.left_out(error) for title, error in self._aside.items()}
-        return {**self.runtimes[name].snapshots.ledger(), **aside}
+        pending = {
+            title: quarantine.ledger_record(error)
+            for title, error in self._pending_quarantines.items()
+        }
+        return {**self.runtimes[name].snapshots.ledger(), **pending}
 
-    def commit_aside(self, intake: Intake) -> None:
+    def commit_quarantines(self, intake: Intake) -> None:
         """Say of which tables nothing lands, before anything else does."""
-        for error in self._aside.values():
+        for error in self._pending_quarantines.values():
             quarantine.commit(self._config, self, intake, error)
-        if self._aside:
+        if self._pending_quarantines:
             self._stopped = stopped(self.snapshots.ledger())
-        self._aside = {}
+        self._pending_quarantines = {}
 
     def snapshot_landed(self, entry: CommitEntry) -> None:
         """Count an entry that is none of the stream's: of a snapshot, or of a quarantine."""
@@ -536,7 +539,7 @@ class Pipeline:
                     note_beginning(runtime.snapshots, runtime.config, list_tables, is_new=is_new)
             runtime = self.runtimes[name]
             self._stopped = stopped(self.snapshots.ledger())
-            return TableFilter(runtime.snapshots, runtime.config, self.left_out(name))
+            return TableFilter(runtime.snapshots, runtime.config, self.ledger_of(name))
 
     def see_role(self, *, is_standby: bool | None) -> None:
         """Begin anew when the standby that is read was promoted, before its WAL goes far."""

@@ -57,7 +57,7 @@ def helps(config: Config, context: Landing, error: TableError) -> bool:
     return config.landing.is_quarantining and not is_out
 
 
-def left_out(error: TableError) -> Record:
+def ledger_record(error: TableError) -> Record:
     """Make the ledger's record of a table that stops."""
     reason = f"after {error.lsn}: {error.reason}"
     return {"state": QUARANTINED, "oid": error.oid, "reason": reason, WHY_STOPPED: reason}
@@ -89,7 +89,7 @@ def commit(config: Config, context: Landing, intake: Intake, error: TableError) 
     store.reach(SnapshotStep.QUARANTINE_COMMITTED)
     request = store.ledger().get(found.title, {}).get("request")  # what led here, and has failed
     here = TableError(error.namespace, error.name, error.oid, found.from_lsn, error.reason)
-    store.note({found.title: {**left_out(here), "request": request}})
+    store.note({found.title: {**ledger_record(here), "request": request}})
     store.reach(SnapshotStep.TABLE_QUARANTINED)
     command = f"gaussdecode snapshot {config.path} --table {found.title!r}"
     _log.error(

@@ -86,7 +86,7 @@ class Shared(Protocol):
         """Why some tables stand still, by title."""
 
     @property
-    def has_aside(self) -> bool:
+    def has_pending_quarantine(self) -> bool:
         """Tables are left out of which the log does not say so yet."""
 
     def take_place(self, name: str, place: Place) -> None:
@@ -101,10 +101,10 @@ class Shared(Protocol):
     def choose_tables(self, name: str, *, is_new: bool) -> TableFilter:
         """Decide which tables of a source land."""
 
-    def left_out(self, name: str) -> dict[str, Json]:
+    def ledger_of(self, name: str) -> dict[str, Json]:
         """The ledger of a source, with tables that are left out and not yet written down there."""
 
-    def commit_aside(self, intake: Intake) -> None:
+    def commit_quarantines(self, intake: Intake) -> None:
         """Say of which tables nothing lands, before anything else does."""
 
     def reached(self, name: str) -> SourcePosition | None:
@@ -267,7 +267,7 @@ class SourceRuntime:
                         config, self.landing_position, str(config.landing.root / SPOOL)
                     ),
                     streaming=self.streaming.mode,
-                    **({} if shared.log is None else unread(shared.left_out(self.name))),
+                    **({} if shared.log is None else unread(shared.ledger_of(self.name))),
                 ).to_record(),
             ),
             self._begin,
@@ -308,13 +308,13 @@ class SourceRuntime:
         def go_on() -> None:
             if has_forked and not self._is_one_of_several:
                 self._note_fork(known, intake, position)
-            shared.commit_aside(intake)
+            shared.commit_quarantines(intake)
             confirming.begin()
 
         settings = dataclasses.replace(
             collector_settings(
                 self._config,
-                has_stopped=bool(shared.quarantined or shared.has_aside),
+                has_stopped=bool(shared.quarantined or shared.has_pending_quarantine),
                 is_streamed=self.streaming.mode != NOT_STREAMED,
             ),
             first_csn=self._first_csn,

@@ -337,7 +337,7 @@ class Supervisor:
             if isinstance(error, TableError | RowError) and pipeline.streaming.reason is not None:
                 continue  # the row is asked for once more, of a transaction that has committed
             if isinstance(error, TableError):
-                pipeline.stop_table(error, session)
+                pipeline.quarantine_table(error, session)
                 continue
             error = self._give_up(pipeline, error)
             if error is None and self._config.source.kind is SourceKind.CAPTURE:

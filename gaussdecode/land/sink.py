@@ -31,7 +31,7 @@ class Sink(io.RawIOBase):
         self._disk = disk
         self._digest = hashlib.sha256()
         self._buffer = bytearray()
-        self._aside: bytearray | None = None
+        self._diverted: bytearray | None = None
         self._handle = disk.create(path)
 
     def writable(self) -> bool:
@@ -47,8 +47,8 @@ class Sink(io.RawIOBase):
         size = len(data)
         if self._handle < 0:  # pyarrow's buffer, which empties itself when it is collected
             return size
-        if self._aside is not None:
-            self._aside += data
+        if self._diverted is not None:
+            self._diverted += data
             return size
         self.size += size
         self._digest.update(data)
@@ -63,11 +63,11 @@ class Sink(io.RawIOBase):
     @contextlib.contextmanager
     def diverted(self) -> Iterator[bytearray]:
         """Keep what is written meanwhile out of the file; gives it."""
-        self._aside = bytearray()
+        self._diverted = bytearray()
         try:
-            yield self._aside
+            yield self._diverted
         finally:
-            self._aside = None
+            self._diverted = None
 
     def finish(self) -> str:
         """Make the content durable and give its checksum."""

@@ -23,7 +23,7 @@ cdef enum Outcome:
     NEW_NOTICE = 11             # GaussDB: the held frame is a NoticeResponse
     TABLE_RECORDED = 12         # a capture of GaussDB: what its catalogue said of a table
 
-# What takes long for a long message; see `Receiver.aside`.
+# What takes long for a long message; see `Receiver.in_worker`.
 cdef enum Work:
     TRANSLATE = 0
     APPEND = 1
@@ -66,8 +66,8 @@ cdef class Receiver:
     cdef uint64_t byte_count
     cdef uint64_t batch_count
     cdef uint64_t status_count
-    cdef readonly uint64_t aside_count  # what another thread was given
-    cdef readonly uint64_t aside_status_count  # statuses sent while another thread worked
+    cdef readonly uint64_t worker_count  # what another thread was given
+    cdef readonly uint64_t worker_status_count  # statuses sent while another thread worked
     cdef int64_t stalled_us
     cdef int64_t waited_us
     cdef int64_t begun_us

@@ -268,7 +268,7 @@ cdef class Receiver:
         with nogil:
             self.serve_clock()
 
-    def aside(self, work not None):
+    def in_worker(self, work not None):
         """Have another thread do what takes long; the statuses that are due are sent meanwhile.
 
         Args:
@@ -279,12 +279,12 @@ cdef class Receiver:
         """
         cdef uint64_t before = self.status_count
         if self.worker is None:
-            self.worker = ThreadPoolExecutor(1, "aside")
+            self.worker = ThreadPoolExecutor(1, "worker")
         done = self.worker.submit(work)
-        self.aside_count += 1
+        self.worker_count += 1
         while True:
             self.attend()
-            self.aside_status_count += self.status_count - before
+            self.worker_status_count += self.status_count - before
             before = self.status_count
             if wait((done,), _ATTEND_SECONDS).done:
                 return done.result()
@@ -477,7 +477,7 @@ cdef class Receiver:
         return 0
 
     cdef int do_aside(self, Work work) except -2 with gil:
-        return self.aside((self._translate, self._append, self._close, self._store)[<int>work])
+        return self.in_worker((self._translate, self._append, self._close, self._store)[<int>work])
 
     def _translate(self):
         with nogil:

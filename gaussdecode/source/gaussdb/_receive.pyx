@@ -321,7 +321,7 @@ cdef class GaussReceiver(Receiver):
         return HOLD
 
     cdef int translate_next(self) except -1 nogil:
-        """Take one record: aside when it is long; many short ones are as long together."""
+        """Take one record, a long one in the worker; many short ones are as long together."""
         cdef size_t size = self.translator.step_size()
         if self.is_long(size):
             return self.do_aside(TRANSLATE)

@@ -92,7 +92,7 @@ class GaussPath:
         """Ask the catalogue in another thread: it may take longer than the server waits for us."""
         shape = self._receiver.translator.describe()
         try:
-            definition = self._receiver.aside(lambda: self._relations.define(shape))
+            definition = self._receiver.in_worker(lambda: self._relations.define(shape))
         except LostRowError as error:
             namespace, name = error.table
             end_lsn = self._receiver.translator.end_lsn

@@ -169,9 +169,9 @@ def test_statuses_go_on_while_a_row_is_translated(
     session = Session(style, white_list=WhiteList([("public", "other")]))
     session.receive(OPENING[style], payload(style, column, unit, LONG // len(unit)))
     assert session.receiver.translator.filtered_count == 1
-    assert session.receiver.aside_status_count > 0
+    assert session.receiver.worker_status_count > 0
     assert session.status_bytes % STATUS_BYTES == 0
-    assert session.status_bytes // STATUS_BYTES > session.receiver.aside_status_count
+    assert session.status_bytes // STATUS_BYTES > session.receiver.worker_status_count
     session.close()
 
 
@@ -182,7 +182,7 @@ def test_long_rows_arrive_whole(style: str, column: gw.Column, unit: bytes) -> N
     session = Session(style)
     session.receive(OPENING[style], payload(style, column, unit, times))
     assert session.value() == (b"\\x" if column is BYTES else b"") + unit * times
-    assert session.receiver.aside_status_count >= 3
+    assert session.receiver.worker_status_count >= 3
     session.close()
 
 
@@ -193,7 +193,7 @@ def test_long_rows_of_another_encoding_arrive_whole(encoding: str) -> None:
     session = Session("b", encoding)
     session.receive(OPENING["b"], payload("b", TEXT, text.encode("gbk"), 1))
     assert session.value() == text.encode()
-    assert session.receiver.aside_status_count >= 3
+    assert session.receiver.worker_status_count >= 3
     session.close()
 
 
@@ -208,7 +208,7 @@ def test_long_row_of_many_columns_arrives_whole() -> None:
     insert = parse(session.entries[-1][header[5] + 4 :])
     assert isinstance(insert, Insert)
     assert list(insert.new) == [value for _, value in fields]
-    assert session.receiver.aside_status_count >= 3
+    assert session.receiver.worker_status_count >= 3
     session.close()
 
 
@@ -223,7 +223,7 @@ def test_statuses_go_on_while_a_row_is_decoded(
     session = Session(style, is_serial=True)
     session.receive(OPENING[style], payload(style, column, unit, LONG // len(unit)))
     assert landed * (LONG // len(unit)) in session.entries[-1]
-    assert session.receiver.aside_status_count >= 4
+    assert session.receiver.worker_status_count >= 4
     session.close()
 
 
@@ -241,7 +241,7 @@ def test_short_rows_need_no_other_thread() -> None:
     session = Session("b")
     session.receive(OPENING["b"], payload("b", TEXT, b"x", 3 * MIB))
     assert session.value() == b"x" * 3 * MIB
-    assert session.receiver.aside_status_count == 0
+    assert session.receiver.worker_status_count == 0
     session.close()
 
 
@@ -254,7 +254,7 @@ def test_of_a_batch_only_what_is_long_goes_to_another_thread(style: str) -> None
     session.receive(batch(style, *[short] * 5000, long, *[short] * 5000))
     headers = [wire.RAW_HEADER.unpack_from(entry) for entry in session.entries]
     assert sum(header[4] for header in headers) == 1 + 5000 + 1 + 5000
-    assert 3 <= session.receiver.aside_count < 1000  # a full queue is tried again
+    assert 3 <= session.receiver.worker_count < 1000  # a full queue is tried again
     session.close()
 
 
@@ -265,6 +265,6 @@ def test_statuses_go_out_between_the_records_of_a_long_batch(style: str) -> None
     session = Session(style, is_batched=True, white_list=WhiteList([("public", "other")]))
     session.receive(batch(style, *[short] * (LONG // (64 << 10))))
     assert session.receiver.translator.filtered_count == LONG // (64 << 10)
-    assert session.receiver.aside_count == 0
+    assert session.receiver.worker_count == 0
     assert session.status_bytes // STATUS_BYTES >= LONG // (4 * MIB)
     session.close()
