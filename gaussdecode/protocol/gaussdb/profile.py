@@ -69,6 +69,11 @@ class VersionProfile:
         return major * 10_000 + minor * 100 + patch
 
     @property
+    def has_parallel(self) -> bool:
+        """More than one decoder can be asked for."""
+        return self._has(facts.PARALLEL)
+
+    @property
     def has_memory_options(self) -> bool:
         """Parallel mode knows max-txn-in-memory, parallel-queue-size, sender-timeout."""
         return self._has(facts.MEMORY_OPTIONS)

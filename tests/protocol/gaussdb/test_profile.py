@@ -7,6 +7,7 @@ from gaussdecode.protocol.gaussdb.profile import parse_version
 
 TAIL = " compiled at 2022-04-01 18:12:34 commit 0 last mr   on x86_64-unknown-linux-gnu, 64-bit"
 FACTS = (
+    "has_parallel",
     "has_memory_options",
     "has_confirmed_flush",
     "has_origins",
