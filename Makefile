@@ -107,7 +107,7 @@ test-sanitize: setup ## parsers, queues and collector under AddressSanitizer and
 	PYTHON=$(CURDIR)/$(BIN)/python tests/sanitize.sh $(ARGS)
 
 .PHONY: test-mutations
-test-mutations: setup-test ## take guards out of the code one by one: a test must miss each; an hour
+test-mutations: setup-test ## take guards out of the code one by one: each removal must make a test fail; an hour
 	PYTHONPATH=tests $(BIN)/python -m mutations.run $(ARGS)
 
 .PHONY: bench

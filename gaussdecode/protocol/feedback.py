@@ -27,7 +27,7 @@ Deadlocks avoided. The status does not depend on any queue: a full ring stops re
 never this. The final status of a stop waits for the landing and for nothing else.
 
 The clock is the caller's: microseconds of a monotonic clock, from any zero. The receive
-loop does the same in C (`source._receive.StatusClock`); one suite runs on both.
+loop does the same in C (`source._status.StatusClock`); one suite runs on both.
 """
 
 import dataclasses

@@ -3,7 +3,8 @@
 Native byte order, every offset counted from the first byte of its entry and rounded up
 to 8. Written by one process and read by another of the same build. What is stored of it is in
 `spool/`, which dies with the process, and in the files of prepared transactions, which say the
-layout they were written in (`collect.prepared`).
+layout they were written in (`land.prepared`; its number is `BATCH_VERSION` of
+`collect._assembler`).
 
 A *raw batch* (reader -> decoder):
 

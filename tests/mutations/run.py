@@ -1,4 +1,4 @@
-"""Takes the guards out of the code one by one, and sees that a test misses each.
+"""Takes the guards out of the code one by one, and sees that each removal makes a test fail.
 
 Works in a copy of the tree; the tests named beside each mutation in `guards.py` are run there
 until the first failure, which is said; without a mutation they must all pass. A mutation whose

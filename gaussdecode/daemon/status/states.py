@@ -394,8 +394,8 @@ def _no_progress(seen: Seen) -> Told | None:
     return (
         f"Nothing has landed for {span(age)}, although changes wait.",
         (
-            f"Look for a large open transaction on the server, `{HOLDERS['transaction'].query}`. Then "
-            f"look for a stage that hangs, {seen.log}."
+            "Wait for the end of a large transaction that has committed and is still being sent: the "
+            f"received bytes rise. If they stand still, look for a stage that hangs, {seen.log}."
         ),
     )
 

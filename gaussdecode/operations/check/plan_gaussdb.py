@@ -145,7 +145,8 @@ def _warnings(
             f"{config.source.plugin} of {profile.name} rounds real to 6 and double precision to 15 "
             "digits: decode in parallel, or use source.plugin mppdb_decoding on 3.0.0 or newer"
         )
-    if decoding.is_parallel and decoding.skip_empty_xacts:
+    # By CSN the option is always sent as false; see `protocol.gaussdb.options`.
+    if decoding.is_parallel and decoding.skip_empty_xacts and not decoding.output_order:
         yield (
             "skip-empty-xacts: an idle slot advances only when a row of a listed table changes; "
             "update a heartbeat row now and then, or leave the option out"
