@@ -10,7 +10,6 @@ import contextlib
 import dataclasses
 import datetime
 import json
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
@@ -25,17 +24,16 @@ from gaussdecode.collect.entry_barrier import EntryBarrier, Seen
 from gaussdecode.collect.entry_timing import SLICE_SECONDS, EntryTiming, Load
 from gaussdecode.collect.resent import Resent
 from gaussdecode.collect.snapshot_gate import Gate
-from gaussdecode.collect.spool import BoundedSpool, NoRoomError, Spool
+from gaussdecode.collect.spool import BoundedSpool, Spool
+from gaussdecode.collect.spool_room import SpoolRoom
 from gaussdecode.collect.suspects import STOPPED, Settle, Suspects, nobody_tells, refusal
 from gaussdecode.collect.table_registry import TableRegistry
 from gaussdecode.collect.tables import Landed, Tables
 from gaussdecode.errors import (
-    DiskStillFullError,
     LargeRowError,
     RowError,
     SequenceError,
     SourceError,
-    SpoolFullError,
     SuspectError,
     TableError,
 )
@@ -54,14 +52,11 @@ from gaussdecode.model.landing import (
     SourcePosition,
     Truncate,
 )
-from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.relation import Relation
 from gaussdecode.model.request import EntryRequest, RowGroup
 from gaussdecode.model.transaction import TransactionMark
 from gaussdecode.protocol.notices import ROWS_MAY_BE_MISSING
-from gaussdecode.settings.types import format_size
 
-_ROOM_SECONDS: Final = 0.2  # between two looks for room in the spool; arbitrary
 _log = get_logger("collect")
 _PAIR_BYTES: Final = 8  # row and column of a value that does not fit
 _CASCADE: Final = 1
@@ -181,8 +176,6 @@ class Collector:
 
     Attributes:
         gathered: times from the first transaction of each entry until the entry was asked for.
-        spool_wait: why nothing can be taken, in words, where a transaction is larger than
-            `CollectorSettings.spool_bytes`; else None.
 
     Args:
         settings: bounds.
@@ -250,8 +243,18 @@ class Collector:
         self._csns: Csns | None = None  # of the transactions since the entry before
         self.gathered = Histogram()
         self._spool = spool
-        self._should_stop = should_stop
-        self.spool_wait: str | None = None
+        self._room = (
+            None
+            if settings.spool_bytes is None
+            else SpoolRoom(
+                settings.spool_bytes,
+                is_streamed=settings.is_streamed,
+                is_read_again=settings.by_csn and barrier is not None,
+                keep_prepared=self._may_keep_prepared,
+                should_stop=should_stop,
+                on_wait=self._tell_round,
+            )
+        )
         self._on_round: Callable[[], None] = _nothing
         self.misfit_count = 0
         self.assembler = Assembler(
@@ -259,9 +262,7 @@ class Collector:
             self,
             self._registry.accumulator(tables.system(TRANSACTIONS)),
             self._registry.accumulator(tables.system(MESSAGES)),
-            spool
-            if settings.spool_bytes is None
-            else BoundedSpool(spool, settings.spool_bytes, self._spool_full),
+            spool if self._room is None else self._bounded(spool, self._room),
             resume_lsn=position.lsn,
             memory_limit=settings.txn_memory_bytes,
             total_limit=settings.open_memory_bytes,
@@ -286,6 +287,14 @@ class Collector:
             target_bytes=settings.target_file_size,
             is_first_due=settings.is_first_due,
         )
+
+    def _bounded(self, spool: Spool, room: SpoolRoom) -> BoundedSpool:
+        return BoundedSpool(spool, room.spool_bytes, lambda: room.make(self.assembler))
+
+    @property
+    def spool_wait(self) -> str | None:
+        """Why nothing can be taken, where a transaction is larger than the spool may be; else None."""
+        return None if self._room is None else self._room.why_full
 
     @property
     def position(self) -> SourcePosition:
@@ -640,8 +649,9 @@ class Collector:
         assembler.keep_up_to(0)
         if assembler.given_up_count:
             self._wait_asked(barrier)
+            assert self._room is not None
             self._read_again(
-                _given_up(assembler.given_up_count, self._settings), assembler.lost_csn
+                self._room.why_read_again(assembler.given_up_count), assembler.lost_csn
             )
 
     def _give_part(self, barrier: EntryBarrier, *, is_due: bool) -> None:
@@ -723,37 +733,15 @@ class Collector:
             left_out=left_out,
         )
 
-    def _spool_full(self) -> None:
-        """Make room in the spool, or wait where nobody but an operator can.
-
-        The stream is taken in order, so that no commit that would free room can come before
-        what there is no room for. What is prepared goes to files of its own. Streamed
-        transactions are given up for whole ones, of which only one at a time needs room. By CSN the
-        later half of those that wait for their turn is read again, when the others have landed. One
-        that does not fit alone waits for a larger bound; the connection is kept meanwhile.
-
-        Raises:
-            NoRoomError: the transaction at hand is one that is read again.
-            SpoolFullError: they are streamed.
-            DiskStillFullError: a stop was asked for.
-        """
-        is_read_again = self._settings.by_csn and self._barrier is not None
-        if is_read_again and self.assembler.give_up():
-            if self.assembler.is_given_up:
-                raise NoRoomError
-            return
-        if self.assembler.unkept() and not self._hold_session.is_closed:
-            self.spool_wait = None
-            self._keep_prepared()
-            return
-        waiting = self.assembler.finished_count
-        self.spool_wait = text = _spool_wait(self.assembler.spooling, self._settings, waiting)
-        if self._settings.is_streamed:
-            raise SpoolFullError(text)
-        if self._should_stop():
-            raise DiskStillFullError(f"{text}; stopped while waiting")
+    def _tell_round(self) -> None:
         self._on_round()
-        time.sleep(_ROOM_SECONDS)
+
+    def _may_keep_prepared(self) -> bool:
+        """Make room by files of prepared transactions; false while a snapshot holds entries."""
+        if self._hold_session.is_closed:
+            return False
+        self._keep_prepared()
+        return True
 
     def _keep_prepared(self) -> None:
         """Make prepared transactions durable, before a position beyond their PREPARE can be.
@@ -818,40 +806,6 @@ class Collector:
             raise SuspectError(refusal(extra))
         self._note(extra)
         self._suspects.forget()
-
-
-def _given_up(count: int, settings: CollectorSettings) -> str:
-    """Say what is read again, and why."""
-    assert settings.spool_bytes is not None
-    return (
-        f"{count} transactions that waited for their turn by CSN had no space in "
-        f"landing.spool-bytes ({format_size(settings.spool_bytes)}); they are read again"
-    )
-
-
-def _spool_wait(
-    spooling: tuple[int, int, int] | None, settings: CollectorSettings, waiting: int
-) -> str:
-    """Say which transaction needs more of the spool than there may be."""
-    assert spooling is not None
-    assert settings.spool_bytes is not None
-    xid, commit_lsn, held_bytes = spooling
-    bound = f"landing.spool-bytes ({format_size(settings.spool_bytes)}) allows"
-    if waiting:
-        return (
-            f"transactions that wait for their turn by CSN need more space than {bound}; the newest "
-            f"batch is of transaction {xid}"
-        )
-    if settings.is_streamed:
-        return (
-            f"open transactions need more space than {bound}; the newest batch is of transaction "
-            f"{xid}, which has {held_bytes:,} bytes here"
-        )
-    committed = f", which commits at {Lsn(commit_lsn)}," if commit_lsn else ""
-    return (
-        f"transaction {xid}{committed} needs more space than {bound}: {held_bytes:,} bytes of it "
-        "are here, and more comes"
-    )
 
 
 def _nothing() -> None:
