@@ -17,12 +17,8 @@ While a snapshot of one source holds entries (`collect.snapshot_gate`), no colle
 go on collecting. So no source gets an entry before the snapshot's. By CSN all collectors first go to the
 position of the snapshot's view, as soon as a mark proves that everything up to there has arrived.
 
-While a snapshot of one source holds entries up (`collect.snapshot_gate`) nobody gives a part, and all go on
-collecting: so there is no entry of any source, until the snapshot's is there. By CSN they go first to
-where the snapshot's view stands, as soon as a mark proves that all up to there has come.
-
-Who dies in between takes the parts of all along: the sessions of a landing end together, what was
-handed to the writer without an entry is thrown away, and the servers send it again.
+The sessions of a landing end together. Parts that were given to no entry by then are thrown away, and the
+servers send them again.
 """
 
 import dataclasses

@@ -173,6 +173,11 @@ def _header(path: Path, text: memoryview) -> CaptureHeader:
         record = json.loads(bytes(text))
         if record["format"] != FORMAT:
             raise ConfigError(f"{path}: capture format {record['format']}, {FORMAT} is known")
+        if "formats" in record:
+            raise ConfigError(
+                f"{path}: its values are in binary, which is not read any more; record it again with "
+                "gaussdecode capture"
+            )
         return CaptureHeader.from_record(record)
     except (ValueError, KeyError, TypeError) as error:
         raise WireError(f"{path}: the capture's header is damaged", len(MAGIC)) from error

@@ -1,6 +1,7 @@
 """Recording a stream, and reading the recording."""
 
 import dataclasses
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from gaussdecode.protocol.copyboth import Keepalive, XLogData
 from gaussdecode.settings.rules import SourceKind
 from gaussdecode.settings.source_sections import DecodingConfig
 from gaussdecode.source.address import SourceAddress
-from gaussdecode.source.capture import Capture, CaptureHeader, CaptureWriter, Limits
+from gaussdecode.source.capture import MAGIC, Capture, CaptureHeader, CaptureWriter, Limits
 from gaussdecode.source.postgresql.capture import Recording, reached, record
 from gaussdecode.source.settings import ReaderSettings
 
@@ -76,6 +77,16 @@ def test_unfinished_recording_is_refused(tmp_path: Path) -> None:
         record_and_fail()
     with pytest.raises(WireError, match="record or copy it again"):
         Capture(tmp_path / "c")
+
+
+def test_values_in_binary_are_refused(tmp_path: Path) -> None:
+    """Recorded when an option asked for them: nothing is damaged, and nothing lands."""
+    text = HEADER.to_bytes()[len(MAGIC) + 4 :]
+    text = text[:-1] + b', "formats": {}}'
+    path = tmp_path / "c"
+    path.write_bytes(MAGIC + struct.pack("<I", len(text)) + text)
+    with pytest.raises(ConfigError, match="in binary, which is not read any more; record it again"):
+        Capture(path)
 
 
 def test_damaged_size_is_refused(tmp_path: Path) -> None:
