@@ -19,6 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Protocol, Self
 
+from gaussdecode.demo.ports import free_port
 from kit.daemon import wait_until
 from kit.gaussactivity import Backend
 from kit.gausscommand import CommandError
@@ -260,16 +261,18 @@ class GaussServer:
     def _pair(self) -> tuple[socket.socket, socket.socket]:
         """On the ports of before; at first on any, with the HA port next to the other."""
         while True:
-            first = socket.create_server(("127.0.0.1", self.port))
-            port = first.getsockname()[1]
+            port = self.port or free_port()  # no outgoing connection takes it while it is away
+            first = None
             try:
-                second = socket.create_server(("127.0.0.1", self.ha_port or port + 1))
+                first = socket.create_server(("127.0.0.1", port))
+                second = socket.create_server(("127.0.0.1", port + 1))
             except OSError:
-                first.close()
-                if self.ha_port:
+                if first is not None:
+                    first.close()
+                if self.port:
                     raise
                 continue
-            self.port, self.ha_port = port, second.getsockname()[1]
+            self.port, self.ha_port = port, port + 1
             return first, second
 
     def reload(self, **settings: str) -> None:

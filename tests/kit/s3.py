@@ -8,7 +8,6 @@ import contextlib
 import os
 import secrets
 import shutil
-import socket
 import subprocess
 import time
 import urllib.error
@@ -165,9 +164,7 @@ class S3:
 
 def unused_endpoint() -> str:
     """An endpoint at which nobody listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{probe.getsockname()[1]}"
+    return f"http://127.0.0.1:{free_port()}"
 
 
 def with_credentials() -> dict[str, str]:
