@@ -549,7 +549,7 @@ METRICS: Final[tuple[Metric, ...]] = (
     _counter(
         "land_synced_seconds",
         "seconds",
-        "Part of land_encoded_seconds_total for closing and syncing files",
+        "Part of land_encoded_seconds_total for syncing files",
         "Nearly all of it: the disk syncs slowly, or hangs.",
     ),
     _counter(

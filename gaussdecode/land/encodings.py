@@ -8,7 +8,7 @@ know. Pure except for a trial in memory.
 | dictionary | few distinct values in the sample |
 | differences (DELTA_BINARY_PACKED) | our own numbers, and integers, times, dates and decimals of up to 18 digits whose differences are narrow |
 | plain | everything else |
-| compression | all columns, but those of which the trial says that it gains less than a fifth |
+| compression | all columns, but those of which the trial says that it gains less than a fifth; of few rows those above 256 bytes |
 | statistics | all columns, but those with huge values, and the letters of operations |
 
 Decimals of up to 18 digits are integers in the file, as Spark writes them itself.
@@ -46,6 +46,10 @@ _TRIAL_BYTES: Final = 16 << 20
 _GAINS_BELOW: Final = 0.8
 """Compressed over plain bytes in the trial, below which a column is compressed; arbitrary."""
 
+_SMALL_BYTES: Final = 256
+"""Of few rows a column up to this is not compressed: the file gets no smaller by it, and setting up zstd for
+each column takes as long as all the rest of a small file (measured with one to ten rows of twenty columns)."""
+
 _HUGE_BYTES: Final = 1 << 20
 """A value above this has its column go without statistics; arbitrary."""
 
@@ -69,7 +73,7 @@ def writer_options(table: pa.Table, compression: str, level: int | None) -> dict
         level: level of the compression; None for its own.
     """
     if table.num_rows * _PAYS_BELOW <= 1 and table.nbytes <= _HUGE_BYTES:
-        return _options_of_few(table.schema, compression, level)
+        return _options_of_few(table, compression, level)
     found = leaves(table)
     dictionary = dictionary_columns(table, found)
     delta = [path for path in delta_columns(table, found) if path not in dictionary]
@@ -89,10 +93,17 @@ def writer_options(table: pa.Table, compression: str, level: int | None) -> dict
     return {**options, "compression": kinds, "compression_level": levels or None}
 
 
-def _options_of_few(schema: pa.Schema, compression: str, level: int | None) -> dict[str, Any]:
-    """The same for rows so few that no look at them changes anything."""
-    paths = [path for field in schema for path in leaf_paths(field.name, field.type)]
+def _options_of_few(table: pa.Table, compression: str, level: int | None) -> dict[str, Any]:
+    """The same for rows so few that no look at their values changes anything."""
+    by_column = [leaf_paths(field.name, field.type) for field in table.schema]
+    paths = [path for of_column in by_column for path in of_column]
     names = Counter(paths)
+    large = [
+        path
+        for index, of_column in enumerate(by_column)
+        if compression != "none" and table.column(index).nbytes > _SMALL_BYTES
+        for path in of_column
+    ]
     return {
         **FORMAT,
         "use_dictionary": [path for path in paths if path in _DICTIONARY],
@@ -100,8 +111,8 @@ def _options_of_few(schema: pa.Schema, compression: str, level: int | None) -> d
             path: "DELTA_BINARY_PACKED" for path in paths if path in _DELTA and names[path] == 1
         },
         "write_statistics": [path for path in paths if path not in _NO_STATISTICS],
-        "compression": compression,
-        "compression_level": level,
+        "compression": dict.fromkeys(large, compression) if large else "none",
+        "compression_level": dict.fromkeys(large, level) if large and level is not None else None,
     }
 
 

@@ -94,6 +94,11 @@ class ParquetSink:
 
     def finish(self) -> tuple[int, str]:
         """Write the footer, make the file durable; give its size and checksum."""
+        self.close()
+        return self.sync()
+
+    def close(self) -> None:
+        """Write the footer. The file is whole then, but not durable."""
         if self._grafts:
             self._stream.flush()
             with self._sink.diverted() as footer:
@@ -108,6 +113,10 @@ class ParquetSink:
         self._footer.clear()
         # What they know of the columns, and a buffer, is more than a small file holds.
         del self._writer, self._stream
+        self._sink.drain()
+
+    def sync(self) -> tuple[int, str]:
+        """Make a closed file durable; give its size and checksum. Any thread may do it."""
         checksum = self._sink.finish()
         self.size = self._sink.size
         return self.size, checksum

@@ -132,11 +132,15 @@ class TableFile:
         self._has_unchanged |= group.has_unchanged
         self._has_key_change |= group.has_key_change
 
-    def finish(self) -> HiddenFile:
-        """Close the file and make it durable."""
+    def close(self) -> None:
+        """Write the rest of the file; the lane that has it calls this."""
+        self._opened.close()
+
+    def sync(self) -> HiddenFile:
+        """Make the closed file durable; any thread may do that."""
         if self.sink is None or self._first is None or self._last is None:
             raise ValueError("a file without rows")
-        size, checksum = self.sink.finish()
+        size, checksum = self.sink.sync()
         self.result = HiddenFile(
             path=self.sink.path,
             table=self.table,

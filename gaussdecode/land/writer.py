@@ -15,13 +15,14 @@ Threads
     *Lanes* encode; a file is with one lane at a time (`TableFile.has_lane`). A lane without a file
     encodes a large row group of another one's file ahead of its turn, and leaves it where it waits: so
     all lanes may work for one table, and its rows stay in order. A collector
-    starts more of them, where that helps (`land.lanes`). The *committer* runs one entry
-    at a time. One lock guards all shared state; nobody encodes or touches the disk with it.
+    starts more of them, where that helps (`land.lanes`). *Syncers* make files durable whose
+    lane has other files to write; they are there from the first such file on. The *committer*
+    runs one entry at a time. One lock guards all shared state; nobody encodes or touches the disk with it.
 
 Who waits for whom
     collector: in `write` while enough is waiting for lanes, in `commit` while the
-    entry before is not done. Committer: for the lanes to finish the files of its
-    entry. Lanes wait for nobody but the disk; a file whose next row group is being encoded ahead
+    entry before is not done. Committer: for lanes and syncers to finish the files of its
+    entry. These wait for nobody but the disk; a file whose next row group is being encoded ahead
     waits for it, without a lane. The arrows make no circle, so there is
     no deadlock; with a full disk everybody waits until there is room or a stop is asked for.
     `note` and `insert` ask for the lock with the log's lock held; nobody asks the other way.
@@ -57,6 +58,7 @@ from gaussdecode.model.request import EntryRequest, RowGroup
 
 STAGES: Final = ("encode", "sync", "publish")
 MIB: Final = 1 << 20
+_SYNCERS: Final = 16  # threads that wait for the disk; arbitrary
 _OF_THE_STREAM: Final = frozenset({EntryKind.DATA, EntryKind.IDLE})
 
 
@@ -80,10 +82,10 @@ class Writer:
 
     Attributes:
         latency: latency from each transaction's commit at the source until it was durable here.
-        durations: durations of encoding a row group, of closing and syncing a file, of committing an
+        durations: durations of encoding a row group, of syncing a file, of committing an
             entry, by stage.
         encoding: time of all lanes.
-        syncing: part of it for closing and syncing files.
+        syncing: part of it for syncing files.
         committing: time of the committer.
     """
 
@@ -122,6 +124,7 @@ class Writer:
         self._writer_state = WriterState(make_content, self._lanes.first, lane_bytes, clock)
         self._intake: Intake | None = None
         self._threads: list[threading.Thread] = []
+        self._syncer_count = 0
         self._start("committer", self._committer)
         for number in range(self._lanes.first):
             self._start(f"lane-{number}", self._lane)
@@ -307,9 +310,44 @@ class Writer:
             else:
                 file.append(queued.group, queued.encoded)
         if self._writer_state.is_complete(file, queued):
-            with self.syncing, self._timed("sync"):
-                file.finish()
-            self._writer_state.finished(file)
+            file.close()
+            if not self._hand_over(file):
+                with self.syncing:
+                    self._sync(file)
+
+    def _hand_over(self, file: TableFile) -> bool:
+        """Let others sync a file where this lane has something else to do.
+
+        A disk makes many files durable in the time of one, if they come together.
+        """
+        if not self._writer_state.has_ready or not (self._syncer_count or self._start_syncers()):
+            return False
+        return self._writer_state.hand_over(file)
+
+    def _start_syncers(self) -> int:
+        """Start them, with the first file that they are needed for; gives how many there are."""
+        if not self._looking.acquire(blocking=False):
+            return 0
+        try:
+            with contextlib.suppress(RuntimeError):  # the system has no more threads
+                while self._syncer_count < _SYNCERS:
+                    self._start(f"sync-{self._syncer_count}", self._syncer)
+                    self._syncer_count += 1
+        finally:
+            self._looking.release()
+        return self._syncer_count
+
+    def _syncer(self) -> None:
+        while (file := self._writer_state.next_unsynced()) is not None:
+            try:
+                self._sync(file)
+            finally:
+                self._writer_state.rest()
+
+    def _sync(self, file: TableFile) -> None:
+        with self._timed("sync"):
+            file.sync()
+        self._writer_state.finished(file)
 
     @contextlib.contextmanager
     def _timed(self, stage: str) -> Iterator[None]:

@@ -34,7 +34,7 @@ import enum
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from gaussdecode.automaton import Automaton
@@ -46,6 +46,7 @@ from gaussdecode.land.tablefile import OpenEntry, QueuedGroup, TableFile
 from gaussdecode.model.landing import SourcePosition
 from gaussdecode.model.request import EntryRequest, RowGroup
 
+_MOST_TO_SYNC: Final = 32  # each holds a descriptor; arbitrary
 _SMALL_GROUP: Final = 4 << 20
 """Row groups below this may wait in any number, up to so much for each two; arbitrary."""
 
@@ -197,7 +198,13 @@ class WriterState:
         self._lane_bytes = lane_bytes
         self._largest = _SMALL_GROUP  # row group so far
         self._clock = clock
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()
+        # Each group waits for what concerns it. An entry may have ten thousand files, and with
+        # one condition every one of them would wake all threads.
+        self._for_work = threading.Condition(self._lock)  # lanes
+        self._for_sync = threading.Condition(self._lock)  # syncers
+        self._for_entry = threading.Condition(self._lock)  # the committer
+        self._for_room = threading.Condition(self._lock)  # collectors, and who ends a generation
         self._life = Automaton("writer", LIFE, Life.IDLE)
         self._stage = Automaton("entry", ENTRY, Stage.NONE)
         self._generation = 0
@@ -208,8 +215,9 @@ class WriterState:
         self._ahead: deque[Work] = (
             deque()
         )  # row groups that another lane than the file's may encode
+        self._to_sync: deque[TableFile] = deque()  # closed, and not durable
         self._owner: dict[TableFile, OpenEntry] = {}
-        self._busy_lanes = 0
+        self._busy = 0  # lanes and syncers
 
     # ---- the intake's side -----------------------------------------------------------
 
@@ -221,13 +229,13 @@ class WriterState:
     @property
     def largest_file_bytes(self) -> int:
         """Size of the largest file that is not yet handed to an entry."""
-        with self._changed:
+        with self._lock:
             return self._content.largest_file_bytes
 
     @property
     def is_crowded(self) -> bool:
         """Files of the open entry were closed early, for other tables' sake."""
-        with self._changed:
+        with self._lock:
             return self._content.is_crowded
 
     def begin(self) -> int:
@@ -237,7 +245,7 @@ class WriterState:
             LandingError: the writer has failed or is closed.
             StateError: the generation before has not ended.
         """
-        with self._changed:
+        with self._lock:
             self._check_usable()
             self._life.step(Event.BEGIN)
             self._generation += 1
@@ -250,7 +258,7 @@ class WriterState:
             SupersededError: it is not.
             LandingError: the writer has failed or is closed.
         """
-        with self._changed:
+        with self._lock:
             self._check(generation)
 
     def put(self, generation: int, group: RowGroup, seconds: float) -> bool:
@@ -264,7 +272,7 @@ class WriterState:
             LandingError: the writer has failed.
         """
         size = group.held_bytes
-        with self._changed:
+        with self._lock:
             if not self._wait(generation, lambda: self._has_room(size), seconds):
                 return False
             self._life.step(Event.PUT)
@@ -274,7 +282,7 @@ class WriterState:
             file.queue.append(queued)
             if size >= _AHEAD_BYTES:
                 self._ahead.append(Work(file, queued, is_ahead=True))
-                self._changed.notify_all()
+                self._for_work.notify()
             self.waiting_bytes += size
             for changed in (file, *sealed):
                 self._schedule(changed)
@@ -282,9 +290,9 @@ class WriterState:
 
     def add_lanes(self, count: int) -> None:
         """Say that there are so many more."""
-        with self._changed:
+        with self._lock:
             self.lane_count += count
-            self._changed.notify_all()
+            self._for_room.notify_all()
 
     def seal(
         self,
@@ -299,7 +307,7 @@ class WriterState:
             SupersededError: the caller's generation is over.
             LandingError: the writer has failed.
         """
-        with self._changed:
+        with self._lock:
             self._wait(generation, lambda: self._stage.state is Stage.NONE)
             self._life.step(Event.SEAL)
             self._stage.step(Step.SEAL)
@@ -307,7 +315,7 @@ class WriterState:
                 self._schedule(file)
             self._sealed = Sealed(request, self._content, schemas, confirm, self._clock())
             self._content = self._make_content()
-            self._changed.notify_all()
+            self._for_entry.notify()
 
     def wait_committed(self, seconds: float | None = None, generation: int | None = None) -> bool:
         """Wait until no entry is under way; gives whether none is.
@@ -316,8 +324,8 @@ class WriterState:
             SupersededError: the caller named a generation, and it is over.
             LandingError: the writer has failed or is closed.
         """
-        with self._changed:
-            is_met = self._changed.wait_for(
+        with self._lock:
+            is_met = self._for_room.wait_for(
                 lambda: self._stage.state is Stage.NONE or self._refuses(generation), seconds
             )
             self._check(generation)
@@ -325,7 +333,7 @@ class WriterState:
 
     def revoke(self, generation: int) -> None:
         """End a generation, if it is the present one; waits for nobody."""
-        with self._changed:
+        with self._lock:
             if generation == self._generation and self._life.state is Life.OPEN:
                 self._life.step(Event.REVOKE)
                 self._supersede()
@@ -333,7 +341,7 @@ class WriterState:
     def _supersede(self) -> None:
         """Refuse everyone who is inside or comes later."""
         self._generation += 1
-        self._changed.notify_all()
+        self._for_room.notify_all()
 
     def _has_room(self, size: int) -> bool:
         """Memory beyond what keeps all lanes at work would make nothing faster."""
@@ -368,7 +376,7 @@ class WriterState:
     ) -> bool:
         """Let a caller wait, and count for how long; refuse it when its time is over."""
         with self.blocked:
-            is_met = self._changed.wait_for(
+            is_met = self._for_room.wait_for(
                 lambda: self._refuses(generation) or condition(), seconds
             )
         self._check(generation)
@@ -379,7 +387,7 @@ class WriterState:
             file.is_scheduled = True
             self._owner[file] = self._content
             self._ready.append(file)
-            self._changed.notify_all()
+            self._for_work.notify()
 
     # ---- the lanes' side -------------------------------------------------------------
 
@@ -396,16 +404,16 @@ class WriterState:
 
     def has_work(self, seconds: float) -> bool:
         """Wait so long for work; gives whether there is some, or a reason to leave."""
-        with self._changed:
-            return self._changed.wait_for(lambda: self._has_work, seconds)
+        with self._lock:
+            return self._for_work.wait_for(lambda: self._has_work, seconds)
 
     def next_work(self) -> Work | None:
         """Wait for a file to go on with, else for a row group to encode ahead; None: leave."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._has_work)
+        with self._lock:
+            self._for_work.wait_for(lambda: self._has_work)
             if self._is_over:
                 return None
-            self._busy_lanes += 1
+            self._busy += 1
             if not self._ready:
                 work = self._ahead.popleft()
                 assert work.queued is not None
@@ -420,7 +428,7 @@ class WriterState:
 
     def is_complete(self, file: TableFile, queued: QueuedGroup | None) -> bool:
         """Put a file back; true when the lane is to close it, because nothing more comes."""
-        with self._changed:
+        with self._lock:
             file.has_lane = False
             if queued is not None:
                 self.waiting_bytes -= queued.held_bytes
@@ -432,12 +440,13 @@ class WriterState:
                 self._offer(file)
             elif not file.is_sealed:
                 file.is_scheduled = False
-            self._changed.notify_all()
+            if queued is not None:
+                self._for_room.notify_all()
             return file.is_sealed and not file.queue
 
     def encoded(self, file: TableFile, queued: QueuedGroup, encoded: Encoded | None) -> None:
         """A row group was encoded ahead, or could not be: the file that waits for it goes on."""
-        with self._changed:
+        with self._lock:
             queued.is_taken = False
             if encoded is not None:
                 self.waiting_bytes -= queued.held_bytes
@@ -445,35 +454,67 @@ class WriterState:
                 self.waiting_bytes += queued.held_bytes
             if file.queue and file.queue[0] is queued and not file.has_lane:
                 self._offer(file)
-            self._changed.notify_all()
+            self._for_room.notify_all()
 
     def _offer(self, file: TableFile) -> None:
         """Give a file to the lanes, unless one of them encodes its next row group ahead."""
         if not self._owner[file].is_abandoned and not file.queue[0].is_taken:
             self._ready.append(file)
+            self._for_work.notify()
+
+    @property
+    def has_ready(self) -> bool:
+        """Another file waits for a lane."""
+        return bool(self._ready)
+
+    def hand_over(self, file: TableFile) -> bool:
+        """Leave a closed file to the syncers.
+
+        Returns:
+            Whether they take it: not while so many wait already, and not when the writer ends.
+        """
+        with self._lock:
+            if self._is_over or len(self._to_sync) >= _MOST_TO_SYNC:
+                return False
+            self._to_sync.append(file)
+            self._for_sync.notify()
+            return True
+
+    def next_unsynced(self) -> TableFile | None:
+        """Wait for a closed file; None: leave."""
+        with self._lock:
+            self._for_sync.wait_for(lambda: self._is_over or self._to_sync)
+            if self._is_over:
+                return None
+            self._busy += 1
+            return self._to_sync.popleft()
 
     def finished(self, file: TableFile) -> None:
         """A file is durable."""
-        with self._changed:
+        with self._lock:
             owner = self._owner.pop(file)
             owner.unfinished -= 1
             if not owner.unfinished:  # nobody waits for less, and an entry may have many files
-                self._changed.notify_all()
+                self._for_entry.notify()
 
     def rest(self) -> None:
-        """A lane has nothing in hand any more, whatever became of it."""
-        with self._changed:
-            self._busy_lanes -= 1
+        """A lane or syncer has nothing in hand any more, whatever became of it."""
+        with self._lock:
+            self._busy -= 1
             self.moved_ns = time.monotonic_ns()
-            if not self._busy_lanes:
-                self._changed.notify_all()
+            if not self._busy:
+                self._for_room.notify_all()
+
+    def _wake_all(self) -> None:
+        for condition in (self._for_work, self._for_sync, self._for_entry, self._for_room):
+            condition.notify_all()
 
     # ---- the committer's side --------------------------------------------------------
 
     def next_sealed(self) -> Sealed | None:
         """Wait for an entry whose files are finished; None: leave."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._is_over or self._is_sealed_complete)
+        with self._lock:
+            self._for_entry.wait_for(lambda: self._is_over or self._is_sealed_complete)
             if self._is_over:
                 return None
             self._stage.step(Step.TAKE)
@@ -485,23 +526,23 @@ class WriterState:
 
     def entry_done(self, *, is_committed: bool) -> None:
         """The committer is done with an entry, or has failed at it."""
-        with self._changed:
+        with self._lock:
             self._stage.step(Step.DONE if is_committed else Step.BROKE)
             if is_committed:
                 self._sealed = None
             self.moved_ns = time.monotonic_ns()
-            self._changed.notify_all()
+            self._for_room.notify_all()
 
     # ---- the end ---------------------------------------------------------------------
 
     def fail(self, error: BaseException) -> bool:
         """Take a thread's error; gives whether it is the first."""
-        with self._changed:
+        with self._lock:
             self._life.step(Event.FAIL)
             is_first = self._failure is None
             if is_first:
                 self._failure = error
-            self._changed.notify_all()
+            self._wake_all()
             return is_first
 
     def end(self, *, is_uncertain: Callable[[], bool]) -> list[TableFile]:
@@ -513,13 +554,13 @@ class WriterState:
         Args:
             is_uncertain: only recovery can tell whether the last entry happened.
         """
-        with self._changed:
+        with self._lock:
             self._life.step(Event.END)
             self._supersede()
             self._abandon()
-            self._changed.wait_for(lambda: self._stage.state is Stage.NONE or self._is_over)
-            self._changed.wait_for(
-                lambda: not self._busy_lanes and self._stage.state is not Stage.COMMITTING
+            self._for_room.wait_for(lambda: self._stage.state is Stage.NONE or self._is_over)
+            self._for_room.wait_for(
+                lambda: not self._busy and self._stage.state is not Stage.COMMITTING
             )
             pending_removals = self._content.files
             if self._sealed is not None and not is_uncertain():
@@ -529,6 +570,7 @@ class WriterState:
             self._content = self._make_content()
             self._ready.clear()
             self._ahead.clear()
+            self._to_sync.clear()
             self._owner.clear()
             self.waiting_bytes = 0
             return pending_removals
@@ -536,18 +578,22 @@ class WriterState:
     def _abandon(self) -> None:
         """Let the lanes see only what is sealed."""
         self._content.is_abandoned = True
-        self._ready = deque(file for file in self._ready if not self._owner[file].is_abandoned)
+        self._ready = self._not_abandoned(self._ready)
+        self._to_sync = self._not_abandoned(self._to_sync)
         self._ahead = deque(
             of for of in self._ahead if _is_left(of) and not self._owner[of.file].is_abandoned
         )
 
+    def _not_abandoned(self, files: Iterable[TableFile]) -> deque[TableFile]:
+        return deque(file for file in files if not self._owner[file].is_abandoned)
+
     def cleared(self, *, is_last: bool) -> None:
         """What was thrown away is gone; and if it is the last, so do the threads."""
-        with self._changed:
+        with self._lock:
             self._life.step(Event.CLEARED)
             if is_last:
                 self._life.step(Event.CLOSE)
-            self._changed.notify_all()
+            self._wake_all()
 
 
 def _is_left(work: Work) -> bool:

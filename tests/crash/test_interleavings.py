@@ -127,7 +127,11 @@ class PlainSink:
         self._sink.write(encoded.content)
         self.rows += encoded.rows
 
-    def finish(self) -> tuple[int, str]:
+    def close(self) -> None:
+        """Have all of it be in the file."""
+        self._sink.drain()
+
+    def sync(self) -> tuple[int, str]:
         """Make it durable."""
         checksum = self._sink.finish()
         return self._sink.size, checksum
@@ -327,6 +331,7 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> Turns:
     for module in _PATCHED:
         monkeypatch.setattr(module, "threading", made)
     monkeypatch.setattr(writer_module, "ParquetSink", PlainSink)
+    monkeypatch.setattr(writer_module, "_SYNCERS", 2)
     monkeypatch.setattr(tablefile_module, "encode", functools.partial(_encode_slowly, made))
     return made
 
@@ -371,9 +376,7 @@ def _stuck(turns: Turns) -> None:
     daemon.disk.is_stuck = True
     daemon.until_pumped(session, len(TRANSACTIONS))
     writer_state = daemon.writer._writer_state
-    turns.pause(
-        "until nobody moves", lambda: not writer_state._ready and not writer_state._busy_lanes
-    )
+    turns.pause("until nobody moves", lambda: not writer_state._ready and not writer_state._busy)
     daemon.break_off(session)
     assert session._thread is not None
     assert not session._thread.is_alive(), "the collector was not woken"
@@ -533,7 +536,7 @@ def _hot(turns: Turns, *, is_discarded: bool = False) -> None:
 
     def is_helped() -> bool:
         is_over = writer_state.is_committing or writer_state._life.state is not Life.OPEN
-        return is_over or writer_state._busy_lanes > 1
+        return is_over or writer_state._busy > 1
 
     def create(_: int, operation: Operation, path: str) -> int:
         if operation is Operation.CREATE and path.endswith(".parquet"):
@@ -563,6 +566,56 @@ def _hot(turns: Turns, *, is_discarded: bool = False) -> None:
     (directory,) = (item.name for item in disk.items(f"data/{TABLE}"))
     assert len(disk.items(f"data/{TABLE}/{directory}")) == 1
     check(disk, is_complete=True)
+
+
+def _many(turns: Turns, *, is_discarded: bool = False) -> int:
+    """Lane and syncers make the files of several tables durable, in any order; how many at once."""
+    disk = SlowDisk(turns, _begun().copy())
+    daemon = Daemon(turns, disk)
+    writer_state = daemon.writer._writer_state
+    most = syncs = 0
+
+    def can_go() -> bool:
+        return not is_discarded or writer_state._life.state is not Life.OPEN
+
+    def sync(_: int, operation: Operation, __: str) -> int:
+        nonlocal most, syncs
+        if operation is Operation.SYNC and writer_state._busy:  # no file of the committer's
+            most, syncs = max(most, writer_state._busy), syncs + 1
+            turns.pause("sync", can_go)
+        return 0
+
+    disk._fail = sync
+    tables = (TABLE, *(f"public.t{number}" for number in range(4)))
+    intake = daemon.writer.begin()
+    if is_discarded:
+        writer_state._content._target = 1  # each file is full at once
+        for table in tables:
+            intake.write(row_group(table, "id", 10, range(ROWS)))
+        turns.pause("until all are at it", lambda: 0 < syncs == writer_state._busy)
+        daemon.writer.discard()
+        assert syncs <= 3, "what is thrown away is synced first"
+    else:
+        for lsn in TRANSACTIONS:
+            for table in tables:
+                intake.write(row_group(table, "id", lsn + 1, range(ROWS)))
+        end = TRANSACTIONS[-1] + 1
+        counts = {"I": ROWS * len(TRANSACTIONS) * len(tables)}
+        account = Account((1, START), (1, end), counts, counts)
+        position = SourcePosition(1, 1, end)
+        intake.commit(EntryRequest(kind=EntryKind.DATA, position=position, account=account))
+        daemon.writer.drain()
+    daemon.close()
+    assert not daemon.errors
+    left = [
+        item.name
+        for table in disk.items("data")
+        for day in disk.items(f"data/{table.name}")
+        for item in disk.items(f"data/{table.name}/{day.name}")
+    ]
+    assert len(left) == (0 if is_discarded else len(tables)), left
+    check(disk, is_complete=not is_discarded)
+    return most
 
 
 def _broken(turns: Turns, number: int) -> None:
@@ -635,6 +688,14 @@ def test_lanes_that_work_for_one_table(
     assert turns.explore(functools.partial(_hot, turns, is_discarded=is_discarded), bound) > 1
 
 
+@pytest.mark.parametrize("is_discarded", [False, True])
+def test_files_that_others_sync(turns: Turns, is_discarded: bool) -> None:
+    """An entry waits for all of them; of what is discarded nothing stays."""
+    at_once = set()
+    turns.explore(lambda: at_once.add(_many(turns, is_discarded=is_discarded)), BOUND)
+    assert max(at_once) > 1
+
+
 @dataclasses.dataclass(frozen=True)
 class Mutation:
     """A guard that is taken out.
@@ -650,7 +711,7 @@ class Mutation:
     function: Callable[..., object]
     old: str
     new: str
-    scenario: Callable[[Turns], None]
+    scenario: Callable[[Turns], object]
     bound: int = BOUND
 
     def apply(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -688,7 +749,7 @@ MUTATIONS: Final = {
         WriterState._supersede, "self._generation += 1", "pass", _stuck, 0
     ),
     "who waits is not woken": Mutation(
-        WriterState._supersede, "self._changed.notify_all()", "pass", _stuck, 0
+        WriterState._supersede, "self._for_room.notify_all()", "pass", _stuck, 0
     ),
     "the next session has the number of the last": Mutation(
         WriterState.begin, "self._generation += 1", "self._generation = 1", _comes_late, 0
@@ -720,6 +781,14 @@ MUTATIONS: Final = {
     ),
     "a file that waits is not gone on with": Mutation(
         WriterState.encoded, "self._offer(file)", "pass", _hot, 2
+    ),
+    "nobody waits for who syncs": Mutation(
+        WriterState.next_unsynced, "self._busy += 1", "pass",
+        functools.partial(_many, is_discarded=True),
+    ),
+    "syncers go on with what is discarded": Mutation(
+        WriterState._abandon, "self._to_sync = self._not_abandoned(self._to_sync)", "pass",
+        functools.partial(_many, is_discarded=True),
     ),
     "a hold passes to the next collector": Mutation(
         HoldSession.end, "self.hold.life.step(Event.LOSE)", "pass", _asleep, 0

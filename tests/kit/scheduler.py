@@ -257,9 +257,9 @@ class Turns:
         """A lock that its owner may take again."""
         return _Lock(self)
 
-    def Condition(self) -> "_Condition":  # noqa: N802
-        """A condition with a lock of its own."""
-        return _Condition(self)
+    def Condition(self, lock: "_Lock | None" = None) -> "_Condition":  # noqa: N802
+        """A condition with a lock of its own, or with one that others share."""
+        return _Condition(self, lock or _Lock(self))
 
     def Thread(  # noqa: N802
         self,
@@ -315,10 +315,22 @@ class _Lock:
         self.release()
 
 
-class _Condition(_Lock):
-    def __init__(self, turns: Turns) -> None:
-        super().__init__(turns)
+class _Condition:
+    def __init__(self, turns: Turns, lock: _Lock) -> None:
+        self._turns = turns
+        self._lock = lock
         self._told: dict[_Task, bool] = {}
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._lock.release()
 
     def wait(self, timeout: float | None = None) -> bool:
         return self._wait(lambda: True, timeout)
@@ -330,29 +342,39 @@ class _Condition(_Lock):
 
     def _wait(self, predicate: Callable[[], bool], timeout: float | None) -> bool:
         """Wait until told while the predicate holds; being told in vain is forgotten."""
-        run = self._turns.run
+        run, lock = self._turns.run, self._lock
         task = run._current
         assert task is not None
-        assert self._owner is task
-        depth, self._owner, self._depth = self._depth, None, 0
+        assert lock._owner is task
+        depth, lock._owner, lock._depth = lock._depth, None, 0
         self._told[task] = False
 
         def can_go() -> bool:
-            if not self._told[task] or not self.is_free:
+            if not self._told[task] or not lock.is_free:
                 return False
             self._told[task] = predicate()
             return self._told[task]
 
-        may_time_out = None if timeout is None else lambda: self.is_free
+        may_time_out = None if timeout is None else lambda: lock.is_free
         is_met = run.pause("wait", can_go, may_time_out)
         del self._told[task]
-        self._owner, self._depth = task, depth
+        lock._owner, lock._depth = task, depth
         return is_met
 
+    def notify(self) -> None:
+        """Tell one of those that wait and were not told yet."""
+        self._check_owner()
+        task = next((task for task, is_told in self._told.items() if not is_told), None)
+        if task is not None:
+            self._told[task] = True
+
     def notify_all(self) -> None:
-        assert self._owner is self._turns.run._current or self._turns.run._is_over
+        self._check_owner()
         for task in self._told:
             self._told[task] = True
+
+    def _check_owner(self) -> None:
+        assert self._lock._owner is self._turns.run._current or self._turns.run._is_over
 
 
 class _Thread:

@@ -282,7 +282,7 @@ def _behind_the_reader(rates: Sample, context: Context) -> Limit:
     if syncs >= _WORKS and 2 * syncs > rates.land_encoded_seconds_total:
         return Limit(
             Stage.COMMIT,
-            f"Closing and syncing files takes {syncs:.1f} of {context.lane_count} writer lanes, and the "
+            f"Syncing files takes {syncs:.1f} of {context.lane_count} writer lanes, and the "
             f"collector waits for them {_percent(rates.collect_blocked_seconds_total)} ({seen}).",
             "a disk that syncs faster; `iostat -x 1` shows one that does not answer",
         )
