@@ -5,6 +5,7 @@ durable. A directory counts as durable only once this process has synced it: one
 may never have reached the disk.
 """
 
+import contextlib
 import functools
 import hashlib
 import itertools
@@ -99,14 +100,22 @@ class Disk:
                 work(item)
             return
         waiting = iter(items)
+        errors: list[BaseException] = []
 
         def work_off() -> None:
-            for item in waiting:  # shared: each takes the next
-                work(item)
+            try:
+                for item in waiting:  # shared: each takes the next
+                    work(item)
+            except BaseException as error:  # noqa: BLE001  # raised below
+                errors.append(error)
 
         with ThreadPoolExecutor(_SYNCERS, "sync") as pool:
-            for run in [pool.submit(work_off) for _ in range(_SYNCERS)]:
-                run.result()
+            with contextlib.suppress(RuntimeError):  # the system has no more threads
+                for _ in range(_SYNCERS - 1):
+                    pool.submit(work_off)
+            work_off()
+        if errors:
+            raise errors[0]
 
     def create(self, path: str) -> int:
         """Create a file that must not exist, and what it is in; gives a handle for `files`.

@@ -377,6 +377,33 @@ def test_a_thread_that_cannot_be_had_is_done_without(monkeypatch: pytest.MonkeyP
     bench.close()
 
 
+@pytest.mark.parametrize("left", [0, 3, 100])
+def test_many_files_are_synced_with_the_threads_there_are(
+    monkeypatch: pytest.MonkeyPatch, left: int
+) -> None:
+    """Without syncers the lanes do it themselves."""
+    bench = Bench(SimFiles(), max_open_files=200)
+    start, refused = threading.Thread.start, [left]
+
+    def refuse(thread: threading.Thread) -> None:
+        refused[0] -= 1
+        if refused[0] < 0:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    for number in range(200):
+        table = f"public.t{number}"
+        schema_id, _ = bench.intake.schemas.schema_id_for(table, COLUMNS)
+        bench.intake.write(row_group(table, schema_id, 10, range(5)))
+        bench.rows += 5
+    bench.commit(10)
+    bench.writer.drain()
+    assert len(bench.entries[-1].files) == 200
+    assert bench.writer._syncer_count == min(left, 16)
+    bench.close()
+
+
 @pytest.mark.usefixtures("eager")
 def test_close_waits_for_whoever_adds_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
     """No lane is left behind that was about to be started."""
