@@ -17,12 +17,6 @@ change the server reads its WAL again from the oldest open transaction. Where th
 known, nothing is changed.
 
 `Choice` is pure: the caller gives it the time, the counters and the idle cores.
-
-What was tried in vain is tried again after a minute, then after two, four and so on, up to an
-hour. A change costs the server that it reads its log again from the oldest open transaction: where that
-is far back, or not known, nothing is changed.
-
-`Choice` is pure: it is given the time, counters, and what of the machine was idle.
 """
 
 import dataclasses

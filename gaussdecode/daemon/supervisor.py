@@ -117,9 +117,7 @@ def _probe(config: Config) -> SlotProbe | None:
 
 def _choice(config: Config) -> Choice | None:
     """Who decides how many decoders there are, where that is left to the daemon."""
-    decoding = config.decoding
-    is_one = config.source.kind is SourceKind.POSTGRESQL and not config.is_several
-    return Choice(decoding.most_decoders) if decoding.chooses_decoders and is_one else None
+    return Choice(config.decoding.most_decoders) if config.changes_decoders else None
 
 
 class Supervisor:

@@ -188,6 +188,12 @@ class Config:
         return decoding.auto_advance or self.lands_by_csn or self.reads_rows
 
     @property
+    def changes_decoders(self) -> bool:
+        """``parallel-decode-num: auto``, where the daemon follows it: one source, PostgreSQL."""
+        is_one = self.source.kind is SourceKind.POSTGRESQL and not self.is_several
+        return self.decoding.chooses_decoders and is_one
+
+    @property
     def lands_by_csn(self) -> bool:
         """The landing is in the order of CSNs."""
         kinds = (SourceKind.GAUSSDB, SourceKind.CAPTURE)

@@ -50,6 +50,7 @@ class DaemonFacts:
         started_time: seconds since 1970.
         budget_bytes: sum of all byte bounds.
         decoder_count: ``parallel-decode-num``, or what ``auto`` begins with.
+        chooses_decoders: it is ``auto``, and the daemon changes it.
         commit_interval: ``landing.max-commit-interval``, seconds.
         queue_size: ``parallel-queue-size``.
         warn_before: ``guard.warn-before``, seconds.
@@ -70,6 +71,7 @@ class DaemonFacts:
     source: Mapping[str, str] = dataclasses.field(default_factory=dict)
     members: tuple[MemberFacts, ...] = ()
     is_by_csn: bool = False
+    chooses_decoders: bool = False
 
     @property
     def sources(self) -> tuple[MemberFacts, ...]:
@@ -100,6 +102,7 @@ class DaemonFacts:
                 for name, of in config.members.items()
             ),
             is_by_csn=config.lands_by_csn,
+            chooses_decoders=config.changes_decoders,
         )
 
 

@@ -89,6 +89,7 @@ class Context:
         is_by_csn: the landing is in the order of CSNs.
         mark_waits: reason for which the present CSN mark waits, in words, if it takes long.
         decoder_count: ``parallel-decode-num``.
+        chooses_decoders: it is ``auto``, and the daemon changes the number where a trial shows a gain.
         lane_count: threads that encode.
         usual_lag_seconds: up to here a lag is no sign of a limit.
         read_share: how full our read change queues are, 0 to 1, by the bound that binds.
@@ -108,6 +109,23 @@ class Context:
     is_spool_full: bool = False
     is_by_csn: bool = False
     mark_waits: str | None = None
+    chooses_decoders: bool = False
+
+    @property
+    def decoding_remedy(self) -> str:
+        """What may make decoding faster.
+
+        More decoders often cost more than they bring: only a number that was tried is advised.
+        """
+        if self.chooses_decoders:
+            return (
+                "a second slot for some of the tables; with parallel-decode-num: auto the daemon "
+                "itself uses more decoders where a trial shows that they are faster"
+            )
+        return (
+            "decoding.parallel-decode-num: auto on PostgreSQL, which tries whether another number is "
+            "faster; on GaussDB compare another number"
+        )
 
 
 def find_limit(rates: Sample | None, context: Context) -> Limit:
@@ -169,7 +187,7 @@ def _before_the_queues(rates: Sample, context: Context) -> Limit:
             return Limit(
                 Stage.DECODE,
                 f"Decoding, in the reader's process, {what}.",
-                "decoding.parallel-decode-num",
+                context.decoding_remedy,
             )
         return Limit(
             Stage.RECEIVE,
@@ -261,7 +279,7 @@ def _behind_the_reader(rates: Sample, context: Context) -> Limit:
             Stage.DECODE,
             f"The {context.decoder_count} decoders work {_percent(works)} of the time and the "
             f"reader waits for them {_percent(rates.source_stalled_seconds_total)} ({seen}).",
-            "decoding.parallel-decode-num, while the machine has idle cores",
+            context.decoding_remedy,
         )
     if rates.collect_blocked_seconds_total < WAITS:
         busy = rates.collect_busy_seconds_total - rates.collect_blocked_seconds_total

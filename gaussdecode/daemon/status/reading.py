@@ -152,6 +152,7 @@ class Readings:
             hint=server_hint(running.guard, facts.queue_size),
             is_by_csn=facts.is_by_csn,
             mark_waits=mark_waits(running.session),
+            chooses_decoders=facts.chooses_decoders,
         )
         return find_limit(self._history.rates(WINDOW_SECONDS), context)
 

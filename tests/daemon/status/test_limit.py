@@ -138,7 +138,23 @@ def test_a_decoder_in_a_long_wait_is_not_blamed() -> None:
 def test_serial_decoding_is_the_readers_work() -> None:
     """With one decoder a busy reader is decoding, and parallel decoding would move it."""
     found = limit(rates(source_busy_seconds_total=0.9), decoder_count=1)
-    assert (found.stage, found.setting) == (Stage.DECODE, "decoding.parallel-decode-num")
+    assert found.stage is Stage.DECODE
+    assert "parallel-decode-num: auto" in str(found.setting)
+
+
+@pytest.mark.parametrize("decoders", [1, 4])
+def test_nobody_advises_a_number_of_decoders_that_was_not_tried(decoders: int) -> None:
+    """Where the daemon tries them itself, its result stands; else the advice is to try."""
+    behind = (
+        rates(source_busy_seconds_total=0.9)
+        if decoders == 1
+        else rates(source_stalled_seconds_total=0.8, decode_busy_seconds_total=3.9)
+    )
+    fixed = limit(behind, decoder_count=decoders)
+    assert "tries" in str(fixed.setting)
+    own = limit(behind, decoder_count=decoders, chooses_decoders=True)
+    assert own.sentence == fixed.sentence
+    assert str(own.setting).startswith("a second slot")
 
 
 def test_serial_decoders_are_not_blamed_for_the_collector() -> None:
