@@ -4,6 +4,7 @@ It builds arrays around the memory of an accumulator. It copies bits, intervals 
 and nothing else. It knows no files and no transactions.
 """
 
+import functools
 from collections.abc import Container, Sequence
 from typing import Any, Final, TypedDict
 
@@ -91,6 +92,7 @@ class Rows(TypedDict):
     has_key_change: bool
 
 
+@functools.lru_cache(4096)
 def arrow_type(column: ColumnType) -> pa.DataType:
     """Name the Arrow type that holds a column; none of them is unreadable for Spark."""
     if column.kind is Kind.DECIMAL:

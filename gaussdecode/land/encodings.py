@@ -8,7 +8,7 @@ know. Pure except for a trial in memory.
 | dictionary | few distinct values in the sample |
 | differences (DELTA_BINARY_PACKED) | our own numbers, and integers, times, dates and decimals of up to 18 digits whose differences are narrow |
 | plain | everything else |
-| compression | all columns, but those of which the trial says that it gains less than a fifth; of few rows those above 256 bytes |
+| compression | all columns, but those of which the trial says that it gains less than a fifth; of few rows those above 512 bytes |
 | statistics | all columns, but those with huge values, and the letters of operations |
 
 Decimals of up to 18 digits are integers in the file, as Spark writes them itself.
@@ -46,9 +46,9 @@ _TRIAL_BYTES: Final = 16 << 20
 _GAINS_BELOW: Final = 0.8
 """Compressed over plain bytes in the trial, below which a column is compressed; arbitrary."""
 
-_SMALL_BYTES: Final = 256
-"""Of few rows a column up to this is not compressed: the file gets no smaller by it, and setting up zstd for
-each column takes as long as all the rest of a small file (measured with one to ten rows of twenty columns)."""
+_SMALL_BYTES: Final = 512
+"""A column up to this is not compressed: the file would be smaller by an eighth at most, and setting up zstd for
+each column takes as long as all the rest of a small file (measured with one to 33 rows of twenty columns)."""
 
 _HUGE_BYTES: Final = 1 << 20
 """A value above this has its column go without statistics; arbitrary."""
@@ -85,7 +85,7 @@ def writer_options(table: pa.Table, compression: str, level: int | None) -> dict
         "compression": compression,
         "compression_level": level,
     }
-    loose = _loose_columns(table, options) if compression != "none" else frozenset()
+    loose = _loose_columns(table, options, found) if compression != "none" else frozenset()
     if not loose:
         return options
     kinds = {path: "none" if path in loose else compression for path, _ in found}
@@ -100,8 +100,9 @@ def _options_of_few(table: pa.Table, compression: str, level: int | None) -> dic
     names = Counter(paths)
     large = [
         path
-        for index, of_column in enumerate(by_column)
-        if compression != "none" and table.column(index).nbytes > _SMALL_BYTES
+        for index, (field, of_column) in enumerate(zip(table.schema, by_column, strict=True))
+        if compression != "none" and _varies(field.type)
+        if table.column(index).nbytes > _SMALL_BYTES
         for path in of_column
     ]
     return {
@@ -114,6 +115,11 @@ def _options_of_few(table: pa.Table, compression: str, level: int | None) -> dic
         "compression": dict.fromkeys(large, compression) if large else "none",
         "compression_level": dict.fromkeys(large, level) if large and level is not None else None,
     }
+
+
+def _varies(kind: pa.DataType) -> bool:
+    """Whether its values have no width that few rows keep below `_SMALL_BYTES`."""
+    return kind.num_fields > 0 or pa.types.is_string(kind) or pa.types.is_binary(kind)
 
 
 def leaf_paths(path: str, kind: pa.DataType) -> list[str]:
@@ -297,8 +303,12 @@ def _longest(values: pa.ChunkedArray) -> int:
     return longest or 0
 
 
-def _loose_columns(table: pa.Table, options: dict[str, Any]) -> frozenset[str]:
-    """The leaf columns that a compression makes hardly smaller, as a trial shows."""
+def _loose_columns(
+    table: pa.Table, options: dict[str, Any], found: Sequence[Leaf]
+) -> frozenset[str]:
+    """The leaf columns that a compression makes hardly smaller: small ones, or as a trial shows."""
+    if table.num_rows <= _SMALL_BYTES:
+        return frozenset(path for path, values in found if values.nbytes <= _SMALL_BYTES)
     sample = table.slice(0, _SAMPLE_ROWS)
     if table.num_rows < _TRIAL_ROWS or sample.nbytes > _TRIAL_BYTES:
         return frozenset()

@@ -197,6 +197,7 @@ class WriterState:
         self._make_content = make_content
         self._lane_bytes = lane_bytes
         self._largest = _SMALL_GROUP  # row group so far
+        self._wake_bytes = 0  # that may still wait when collectors are told of room
         self._clock = clock
         self._lock = threading.RLock()
         # Each group waits for what concerns it. An entry may have ten thousand files, and with
@@ -273,6 +274,8 @@ class WriterState:
         """
         size = group.held_bytes
         with self._lock:
+            if not self._has_room(size):
+                self._wake_bytes = self.waiting_bytes // 2
             if not self._wait(generation, lambda: self._has_room(size), seconds):
                 return False
             self._life.step(Event.PUT)
@@ -440,8 +443,7 @@ class WriterState:
                 self._offer(file)
             elif not file.is_sealed:
                 file.is_scheduled = False
-            if queued is not None:
-                self._for_room.notify_all()
+            self._tell_room()
             return file.is_sealed and not file.queue
 
     def encoded(self, file: TableFile, queued: QueuedGroup, encoded: Encoded | None) -> None:
@@ -454,6 +456,11 @@ class WriterState:
                 self.waiting_bytes += queued.held_bytes
             if file.queue and file.queue[0] is queued and not file.has_lane:
                 self._offer(file)
+            self._tell_room()
+
+    def _tell_room(self) -> None:
+        """Wake collectors once half of what waited is gone: each wake takes as long as a small file."""
+        if self.waiting_bytes <= self._wake_bytes:
             self._for_room.notify_all()
 
     def _offer(self, file: TableFile) -> None:
