@@ -119,7 +119,7 @@ def _options_of_few(table: pa.Table, compression: str, level: int | None) -> dic
 
 def _varies(kind: pa.DataType) -> bool:
     """Whether its values have no width that few rows keep below `_SMALL_BYTES`."""
-    return kind.num_fields > 0 or pa.types.is_string(kind) or pa.types.is_binary(kind)
+    return bool(kind.num_fields) or pa.types.is_string(kind) or pa.types.is_binary(kind)
 
 
 def leaf_paths(path: str, kind: pa.DataType) -> list[str]:
