@@ -122,6 +122,14 @@ class SourceRefusedError(SourceError):
     retryable = False
 
 
+class LoginRefusedError(SourceRefusedError):
+    """The server does not let us in: an operator changes that there, or in a file that is read again.
+
+    Of a landing that has begun it may pass, and ends no daemon: a password, a certificate or a rule of
+    pg_hba.conf is changed on both sides, one after the other.
+    """
+
+
 class IdentityError(SourceRefusedError):
     """The server, slot or position is not the one the commit log belongs to."""
 
@@ -473,6 +481,7 @@ _CLASSES: Final[dict[str, type[GaussDecodeError]]] = {
         AccessError,
         SourceError,
         SourceRefusedError,
+        LoginRefusedError,
         InexactStreamError,
         OpenTransactionError,
         IdentityError,

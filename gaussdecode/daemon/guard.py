@@ -192,6 +192,8 @@ class Guard:
         step: step of the ladder.
         failures: looks at the server that failed, and `reason` of the last one, or None
             when the last one succeeded.
+        login_refusal: why the server lets nobody in, while that is waited for: it is not asked
+            then, and optional work waits. Set by the supervisor.
     """
 
     def __init__(
@@ -210,6 +212,7 @@ class Guard:
         self.step = Step.CALM
         self.failures = 0
         self.reason: str | None = None
+        self.login_refusal: str | None = None
 
     def start(self) -> None:
         """Begin to look."""
@@ -227,7 +230,7 @@ class Guard:
     @property
     def is_paused(self) -> bool:
         """Optional work is to wait."""
-        return self.step >= Step.PAUSE
+        return self.step >= Step.PAUSE or self.login_refusal is not None
 
     def _run(self) -> None:
         try:
@@ -242,7 +245,9 @@ class Guard:
     def look(self, now: float) -> None:
         """Look once, at this monotonic time."""
         slot = None
-        if self._probe is not None:
+        if self._probe is not None and self.login_refusal is not None:
+            self.reason = self.login_refusal  # another attempt may lock the account
+        elif self._probe is not None:
             try:
                 slot = self._probe.look()
                 self.reason = None

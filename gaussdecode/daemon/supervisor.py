@@ -1,7 +1,11 @@
 """Run sessions one after the other, until a stop is asked for or trying again is useless.
 
 A session that ends in an error that may pass (the source is away) is followed by another one. The wait
-doubles each time, with jitter, and begins anew once a session has lasted. Any other error ends the daemon
+doubles each time, with jitter, and begins anew once a session has lasted. A log-in that the server refuses
+may pass as well, where it was let in before: a password or a certificate is changed on both sides, one
+after the other. The waits are longer then, and end when the password or a file of the certificate is
+changed. A GaussDB locks an account after ten wrong passwords: there a wrong one waits for that change
+alone, and nobody else asks the server meanwhile. Any other error ends the daemon
 with the exit status of the error, and systemd acts on it. This includes a dead process of the pipeline, so
 that no half-running daemon remains.
 
@@ -16,12 +20,13 @@ There is no reload: nobody could say which of eighty keys took effect, and a res
 change.
 """
 
+import math
 import random
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pkgutil import resolve_name
 from types import FrameType
 from typing import Final
@@ -44,6 +49,7 @@ from gaussdecode.errors import (
     ConfigError,
     DiskStillFullError,
     GaussDecodeError,
+    LoginRefusedError,
     RowError,
     SourceRefusedError,
     StoppedError,
@@ -58,12 +64,18 @@ from gaussdecode.metrics import Exposition
 from gaussdecode.settings.load import process_memory_bytes
 from gaussdecode.settings.rules import SourceKind
 from gaussdecode.settings.sections import Config
-from gaussdecode.source.address import SourceAddress, source_address
+from gaussdecode.source.address import SourceAddress, credentials, source_address
 from gaussdecode.source.probe import SlotProbe, WorstProbe
 
 _LASTED_SECONDS: Final = 60.0  # arbitrary: a session this long was a good one
 _START_SECONDS: Final = 600.0  # recovery may read every byte of one entry
 _EXTEND_SECONDS: Final = 30.0  # between two words to systemd that the start goes on
+_LOGIN_FACTOR: Final = 5.0  # longer waits where the log-in is refused; arbitrary
+_LOGIN_CHANGED: Final = (
+    "the wait is over, or the password file or a file of the certificate has changed; a systemd "
+    "credential is read at the start of the unit only: restart it after a change"
+)
+_WRONG_PASSWORD: Final = "28P01"  # noqa: S105 - an SQLSTATE
 _NO_ROOM: Final = "the landing's disk is full: recovery waits for space"
 _ENDED_BY_STOP: Final = (DiskStillFullError, StoppedError)
 _SCRAPE_SECONDS: Final = 75.0  # an interval of a minute is the longest that is usual
@@ -139,12 +151,16 @@ class Supervisor:
         self._is_reload_asked = False
         self._is_at_terminal = sys.stdin is not None and sys.stdin.isatty()
         self._backoff = Backoff(config.source.retry_first, config.source.retry_max)
+        self._login_backoff = Backoff(
+            _LOGIN_FACTOR * config.source.retry_first, _LOGIN_FACTOR * config.source.retry_max
+        )
         self._facts = DaemonFacts.of(config)
         self._running = Running()
         self._pipeline: Pipeline | None = None
         self._readings: Readings | None = None
         self._summary: Summary | None = None
         self._looked_at: Look | None = None
+        self._has_streamed = False
         self._idle = Idle()
         self._choice = _choice(config)
         self._cores = Cores()
@@ -316,12 +332,23 @@ class Supervisor:
             self._set_state("connecting", self._running.standing.reason)  # why it did not before
             self._running.sessions += 1
             began = time.monotonic()
-            session = pipeline.session(self._on_tick, lambda: self._set_state("streaming"))
+            shown = self._credentials()
+            try:
+                session = pipeline.session(self._on_tick, self._on_streaming)
+            except ConfigError as problem:
+                if not self._was_let_in(pipeline):
+                    raise
+                self._wait(LoginRefusedError(str(problem)), 0.0, shown)  # a file is being changed
+                continue
             self._running.session = session
             if self._choice is not None:
                 self._choice.begin()
             try:
                 error = self._run_one(pipeline, session)
+            except LoginRefusedError as refused:
+                if not self._was_let_in(pipeline):
+                    raise  # at the first start it is a mistake in the configuration
+                error = refused
             except SourceRefusedError as refused:
                 gaps = lost_slot.record_loss(self._config, pipeline)
                 self._running.is_slot_lost = bool(gaps)
@@ -341,7 +368,7 @@ class Supervisor:
             if error is None and self._config.source.kind is SourceKind.CAPTURE:
                 return  # a recording ends
             if error is not None and not self._stop.is_set():
-                self._wait(error, time.monotonic() - began)
+                self._wait(error, time.monotonic() - began, shown)
 
     def _run_one(
         self, pipeline: Pipeline, session: Session | SessionGroup
@@ -397,15 +424,68 @@ class Supervisor:
             self._stop.wait(POLL_SECONDS)
         self._stop.wait(_ANSWER_SECONDS)
 
-    def _wait(self, error: GaussDecodeError, lasted: float) -> None:
-        wait = self._backoff.next_wait(lasted)
+    def _on_streaming(self) -> None:
+        self._has_streamed = True
+        self._set_state("streaming")
+
+    def _was_let_in(self, pipeline: Pipeline) -> bool:
+        """Whether the server has let us in before, now or in an earlier process."""
+        return self._has_streamed or pipeline.landed.durable.entry > 0
+
+    def _wait(
+        self, error: GaussDecodeError, lasted: float, shown: Sequence[tuple[object, ...]]
+    ) -> None:
+        """Wait before the next session.
+
+        Args:
+            error: why the one before ended.
+            lasted: how long it took.
+            shown: the credentials that it began with.
+        """
         reason = error_text(error)
         self._set_state("retrying", reason)
+        if isinstance(error, LoginRefusedError):
+            self._wait_for_login(error, reason, lasted, shown)
+            return
+        wait = self._backoff.next_wait(lasted)
         _log.warning(Event.SESSION_RETRYING, reason=reason, wait_seconds=round(wait, 2))
-        deadline = time.monotonic() + wait
-        while not self._stop.is_set() and time.monotonic() < deadline:
+        self._pass_time(wait)
+
+    def _wait_for_login(
+        self,
+        error: LoginRefusedError,
+        reason: str,
+        lasted: float,
+        shown: Sequence[tuple[object, ...]],
+    ) -> None:
+        guard = self._running.guard
+        locks = self._config.source.kind is SourceKind.GAUSSDB
+        wait = self._login_backoff.next_wait(lasted)
+        if locks and error.sqlstate == _WRONG_PASSWORD:
+            wait = math.inf
+        _log.error(
+            Event.SESSION_RETRYING,
+            reason=reason,
+            wait_seconds=None if wait == math.inf else round(wait, 2),
+            until=_LOGIN_CHANGED,
+        )
+        if guard is not None:
+            guard.login_refusal = reason
+        self._pass_time(wait, lambda: self._credentials() != shown)
+        if guard is not None:
+            guard.login_refusal = None
+
+    def _credentials(self) -> list[tuple[object, ...]]:
+        """What the log-in at each server shows."""
+        if self._config.source.kind is SourceKind.CAPTURE:
+            return []
+        return [credentials(member) for member in self._config.members.values()]
+
+    def _pass_time(self, seconds: float, is_over: Callable[[], bool] = lambda: False) -> None:
+        deadline = time.monotonic() + seconds
+        while not self._stop.is_set() and time.monotonic() < deadline and not is_over():
             self._on_tick()
-            self._stop.wait(min(POLL_SECONDS, wait))
+            self._stop.wait(min(POLL_SECONDS, seconds))
 
     # ---- how it is -------------------------------------------------------------------
 

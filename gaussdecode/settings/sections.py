@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Self
 
-from gaussdecode.errors import ConfigError
+from gaussdecode.errors import AccessError, ConfigError
 from gaussdecode.settings.dsn import completed, read_password
 from gaussdecode.settings.landing_sections import (
     KEY_PIECE_BYTES,
@@ -299,14 +299,18 @@ class Config:
         Raises:
             ConfigError: the file cannot be used.
         """
-        if self._kept is not None:
+        try:
+            return read_password(self.source.password_file, os.environ.get("CREDENTIALS_DIRECTORY"))
+        except AccessError:  # this process has given up the right to read it
+            if self._kept is None:
+                raise
             return self._kept.give()
-        return read_password(self.source.password_file, os.environ.get("CREDENTIALS_DIRECTORY"))
 
     def with_password_read(self) -> Self:
         """The same, with the password as it is now: for a process that gives up its rights.
 
-        Where it cannot be read, this is said when it is asked for.
+        As long as it may read the file, the password is what stands there. Where it could not be
+        read, this is said when it is asked for.
         """
         try:
             kept = KeptPassword(self.password(), None)

@@ -150,7 +150,7 @@ class InitialLoad:
         self._store = store
         self._wish = wish
         self._progress = progress
-        self._address = source_address(config)
+        self._address = source_address(config).kept()
         self._exporter = exporter_of(config, self._address)
         self._staging = Staging.begin(store.root, landing)
         self._attempts: collections.Counter[str] = collections.Counter()

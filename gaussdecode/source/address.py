@@ -1,10 +1,12 @@
 """The address of a server, and the credentials for it."""
 
 import dataclasses
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
+from gaussdecode.errors import ConfigError, LoginRefusedError
 from gaussdecode.host.access import refused
 from gaussdecode.settings.dsn import parameters_of
 from gaussdecode.settings.sections import Config
@@ -20,11 +22,32 @@ class SourceAddress:
         conninfo: libpq's connection string; may hold the password.
         password: given apart from it, or None.
         is_insecure_allowed: the stream may cross a network unprotected.
+        reread: gives the same as the files say now; None where they are not read again.
     """
 
     conninfo: str = dataclasses.field(repr=False)
     password: str | None = dataclasses.field(default=None, repr=False)
     is_insecure_allowed: bool = False
+    reread: Callable[[], "SourceAddress"] | None = dataclasses.field(
+        default=None, repr=False, compare=False
+    )
+
+    def now(self) -> "SourceAddress":
+        """The same with the password of now: it may be changed while a daemon runs.
+
+        Raises:
+            LoginRefusedError: its file cannot be used now.
+        """
+        if self.reread is None:
+            return self
+        try:
+            return self.reread()
+        except ConfigError as error:
+            raise LoginRefusedError(f"connecting: {error}") from None
+
+    def kept(self) -> Self:
+        """The same, never read again: for processes that may not read the file."""
+        return dataclasses.replace(self, reread=None)
 
     @property
     def secret(self) -> str | None:
@@ -39,7 +62,28 @@ def source_address(config: Config) -> SourceAddress:
         ConfigError: the password file cannot be used, or a file of TLS may not be read.
     """
     _check_files(parameters_of(config.source.dsn))
-    return SourceAddress(config.conninfo(), config.password(), config.source.allow_insecure)
+    return SourceAddress(
+        config.conninfo(),
+        config.password(),
+        config.source.allow_insecure,
+        functools.partial(source_address, config),
+    )
+
+
+def credentials(config: Config) -> tuple[object, ...]:
+    """What a log-in shows to the server; when it has changed, another attempt is worth while."""
+    try:
+        password = config.password()
+    except ConfigError:
+        password = None
+    parameters = parameters_of(config.source.dsn)
+    times: list[int | None] = []
+    for path in (Path(parameters[key]).expanduser() for key in sorted(_FILES & parameters.keys())):
+        try:
+            times.append(path.stat().st_mtime_ns)
+        except OSError:
+            times.append(None)
+    return (password, *times)
 
 
 def _check_files(parameters: Mapping[str, str]) -> None:

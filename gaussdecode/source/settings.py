@@ -97,7 +97,8 @@ class ReaderSettings:
 
     def to_record(self) -> dict[str, Any]:  # Any: JSON
         """Make it fit for JSON."""
-        return {**dataclasses.asdict(self), "kind": self.kind.value}
+        kept = dataclasses.replace(self, address=self.address.kept())
+        return {**dataclasses.asdict(kept), "kind": self.kind.value}
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:  # Any: JSON

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from gaussdecode.errors import SourceError, SourceRefusedError
+from gaussdecode.errors import LoginRefusedError, SourceError, SourceRefusedError
 
 
 class Phase(enum.Enum):
@@ -26,10 +26,24 @@ class Phase(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Verdict:
-    """Attributes: whether to try again, and a sentence for the operator."""
+    """What an error means.
+
+    Attributes:
+        is_retryable: to try again may help.
+        advice: a sentence for the operator.
+        is_login: the server does not let us in; see `LoginRefusedError`.
+    """
 
     is_retryable: bool
     advice: str
+    is_login: bool = False
+
+    @property
+    def error_class(self) -> type[SourceError]:
+        """The class of the exception."""
+        if self.is_retryable:
+            return SourceError
+        return LoginRefusedError if self.is_login else SourceRefusedError
 
 
 def _retry(advice: str) -> Verdict:
@@ -40,7 +54,11 @@ def _refuse(advice: str) -> Verdict:
     return Verdict(False, advice)
 
 
-_LOGIN: Final = _refuse(
+def _not_let_in(advice: str) -> Verdict:
+    return Verdict(False, advice, is_login=True)
+
+
+_LOGIN: Final = _not_let_in(
     "check the user, the password file and the server's pg_hba.conf (a line for this database, "
     "user and address; the keyword replication is not needed)"
 )
@@ -63,8 +81,8 @@ MISSING_PUBLICATION: Final = "42704"
 TABLE: Final[Mapping[tuple[Phase | None, str], Verdict]] = {
     (None, "28000"): _LOGIN,
     (None, "28P01"): _LOGIN,
-    (None, "3D000"): _refuse("the database does not exist; check dbname"),
-    (None, "42501"): _refuse(
+    (None, "3D000"): _not_let_in("the database does not exist; check dbname"),
+    (None, "42501"): _not_let_in(
         "the role lacks a privilege: LOGIN and REPLICATION for the stream, SELECT for rows of tables"
     ),
     (None, "0A000"): _refuse("this server does not support the request"),
@@ -76,6 +94,9 @@ TABLE: Final[Mapping[tuple[Phase | None, str], Verdict]] = {
     (None, "55000"): _refuse(
         "the slot belongs to another database, was invalidated, or wal_level is not logical; "
         "see `gaussdecode slot list`"
+    ),
+    (Phase.CONNECT, "55000"): _not_let_in(
+        "the database takes no connections: ALTER DATABASE ... ALLOW_CONNECTIONS true"
     ),
     (None, "55006"): _retry(
         "the slot is in use; after a broken connection this passes within twice the server's "
@@ -110,16 +131,34 @@ _FINAL: Final = _refuse("it will be refused again until something is changed")
 _VALUE_CLASS: Final = "22"  # of expressions: row filters, and what prints values
 
 # Faults that libpq finds itself, without a code; its messages are in English here.
-_LOCAL: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
-    (re.compile(pattern), advice)
-    for pattern, advice in (
-        ("certificate verify failed", "the server's certificate is not signed by sslrootcert"),
-        ("does not match host name", "the certificate is for another host; check host="),
-        ("root certificate file .* does not exist", "name the authority's file with sslrootcert="),
-        ("server does not support SSL", "the server has no TLS; turn ssl on there"),
-        ("no password supplied", "name a password file, or add the credential `password`"),
-        ("private key file .* has group or world access", "chmod 0600 the file of sslkey"),
-        ("invalid .*(connection option|sslmode value|port number)", "correct the dsn"),
+_LOCAL: Final[tuple[tuple[re.Pattern[str], Verdict], ...]] = tuple(
+    (re.compile(pattern), verdict)
+    for pattern, verdict in (
+        ("invalid .*(connection option|sslmode value|port number)", _refuse("correct the dsn")),
+        (
+            "certificate verify failed",
+            _not_let_in("the server's certificate is not signed by sslrootcert"),
+        ),
+        (
+            "does not match host name",
+            _not_let_in("the certificate is for another host; check host="),
+        ),
+        (
+            "root certificate file .* does not exist",
+            _not_let_in("name the authority's file with sslrootcert="),
+        ),
+        (
+            "server does not support SSL",
+            _not_let_in("the server has no TLS; turn ssl on there"),
+        ),
+        (
+            "no password supplied",
+            _not_let_in("name a password file, or add the credential `password`"),
+        ),
+        (
+            "private key file .* has group or world access",
+            _not_let_in("chmod 0600 the file of sslkey"),
+        ),
     )
 )
 _OF_A_POOLER: Final = "unsupported startup parameter"  # no server says that
@@ -155,16 +194,15 @@ def error_of(phase: Phase, message: str, sqlstate: str | None, secret: str | Non
         sqlstate = found.group(1)
     verdict = judge(phase, sqlstate)
     if sqlstate is None:
-        for pattern, advice in _LOCAL:
-            if pattern.search(message):
-                verdict = _refuse(advice)
+        verdict = next((found for pattern, found in _LOCAL if pattern.search(message)), verdict)
     if phase is Phase.CONNECT and _OF_A_POOLER in message:
         verdict = _refuse(POOLED)
     text = redact(_LOCATION.sub("", message), secret)
     if phase is Phase.STREAM and sqlstate is not None and sqlstate.startswith(_VALUE_CLASS):
         text = "an expression failed"  # the server's text may repeat a value of a row
-    cls = SourceError if verdict.is_retryable else SourceRefusedError
-    return cls(f"{phase.value}: {text or 'the connection ended'}; {verdict.advice}", sqlstate)
+    return verdict.error_class(
+        f"{phase.value}: {text or 'the connection ended'}; {verdict.advice}", sqlstate
+    )
 
 
 def redact(message: str, secret: str | None) -> str:

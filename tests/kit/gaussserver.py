@@ -182,6 +182,7 @@ class GaussServer:
         database: its name.
         system_identifier: of the cluster.
         users: by name.
+        wrong_passwords: that clients gave; a real server locks the account after ten.
         slots: by name.
         violations: what clients did that a real server would not have survived, or that
             would have cost data.
@@ -216,6 +217,7 @@ class GaussServer:
         self.clock = clock
         self.system_identifier = 7_123_456_789_012_345_678
         self.users: dict[str, User] = {}
+        self.wrong_passwords = 0
         self.add_user(User("replica", "Gauss@123"))
         self.slots: dict[str, Slot] = {}
         self.snapshots: dict[str, int] = {}

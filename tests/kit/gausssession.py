@@ -230,6 +230,7 @@ class Session:
             if letter == b"X":
                 raise Gone
             if user is None or letter != b"p" or not question.accepts(answer):
+                self.server.wrong_passwords += 1
                 raise self.fatal("Invalid username/password,login denied.", "28P01")
         elif user is None:
             raise self.fatal(f'role "{self.user}" does not exist', "28000")

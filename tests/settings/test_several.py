@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from gaussdecode.errors import ConfigError
+from gaussdecode.errors import AccessError, ConfigError
+from gaussdecode.settings import sections
 from gaussdecode.settings.load import load
 from gaussdecode.settings.sections import Config
 
@@ -65,8 +66,8 @@ def test_members_of_gaussdb(tmp_path: Path) -> None:
     assert (a.source.ha_port, b.source.ha_port) == (7, None)
 
 
-def test_passwords_are_kept_by_member(tmp_path: Path) -> None:
-    """What was read before rights are given up is each member's own."""
+def test_passwords_are_kept_by_member(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was read before rights are given up is each member's own; as long as it can, it is read again."""
     for name in "ab":
         (tmp_path / name).write_text(f"of {name}")
         (tmp_path / name).chmod(0o600)
@@ -75,8 +76,13 @@ def test_passwords_are_kept_by_member(tmp_path: Path) -> None:
         f"b: {{dsn: host=/b dbname=d user=u, slot: s, password-file: {tmp_path}/b}}}}"
     )
     config = loaded(tmp_path, sources=sources).with_password_read()
-    for name in "ab":
-        (tmp_path / name).unlink()
+    (tmp_path / "a").write_text("new")
+    assert [member.password() for member in config.members.values()] == ["new", "of b"]
+
+    def refuse(*_: object) -> str:
+        raise AccessError("not for you")
+
+    monkeypatch.setattr(sections, "read_password", refuse)
     assert [member.password() for member in config.members.values()] == ["of a", "of b"]
 
 

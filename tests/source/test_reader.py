@@ -16,7 +16,7 @@ from kit.install import PSYCOPG_C
 from kit.postgres import Database, Postgres
 from kit.proxy import Fault, Proxy
 
-from gaussdecode.errors import IdentityError, SourceError, SourceRefusedError
+from gaussdecode.errors import IdentityError, LoginRefusedError, SourceError, SourceRefusedError
 from gaussdecode.ipc.control import Word
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.types import ColumnType, Kind
@@ -615,7 +615,7 @@ def test_tls_refuses_another_host(tls: tuple[Postgres, str], make_main: MakeMain
     conninfo = tls_conninfo(server, "wronghost", authority, "db.example.org")
     main = make_main(database, conninfo=conninfo, is_insecure_allowed=False)
     error = main.error()
-    assert type(error) is SourceRefusedError
+    assert type(error) is LoginRefusedError
     assert "another host" in str(error)
 
 
@@ -630,7 +630,7 @@ def test_tls_refuses_another_authority(
     conninfo = tls_conninfo(server, "wrongca", str(make_certificates(tmp_path)), "localhost")
     main = make_main(database, conninfo=conninfo, is_insecure_allowed=False)
     error = main.error()
-    assert type(error) is SourceRefusedError
+    assert type(error) is LoginRefusedError
     assert "not signed" in str(error)
 
 

@@ -401,7 +401,7 @@ def connect(address: SourceAddress, *, is_replication: bool = True) -> GaussConn
         SourceError: no server can be reached now.
         SourceRefusedError: one refuses us, or is not who it should be.
     """
-    target = parse_target(address)
+    target = parse_target(address.now())
     failures: list[tuple[Endpoint, SourceError]] = []
     for endpoint in target.endpoints:
         try:

@@ -1,7 +1,7 @@
 """Open the TCP or Unix socket to a server, and TLS over it.
 
 Given an endpoint and a deadline, `open_socket` gives a socket on which nothing was said
-yet. Every failure is a `SourceError` that names the endpoint, or a `SourceRefusedError`
+yet. Every failure is a `SourceError` that names the endpoint, or a `LoginRefusedError`
 when TLS did not prove what it must.
 """
 
@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from gaussdecode.errors import SourceError, SourceRefusedError
+from gaussdecode.errors import LoginRefusedError, SourceError
 from gaussdecode.protocol.gaussdb import messages
 from gaussdecode.source.gaussdb.errors import broken
 from gaussdecode.source.gaussdb.target import Endpoint, Target, tls_context
@@ -66,7 +66,7 @@ def open_socket(
     Raises:
         ConfigError: a file of TLS will not do.
         SourceError: it cannot be reached now.
-        SourceRefusedError: it has no TLS, or does not prove who it is.
+        LoginRefusedError: it has no TLS, or does not prove who it is.
     """
     family, address = place
     sock = socket.socket(family, socket.SOCK_STREAM)
@@ -97,7 +97,7 @@ def _secured(sock: socket.socket, endpoint: Endpoint, target: Target, deadline: 
         raise broken(Phase.CONNECT, f"{endpoint}: the server closed the connection")
     if answer == b"E":  # what it says then is nobody's word: TLS has not proved who it is
         raise broken(Phase.CONNECT, f"{endpoint}: {_IN_PLAIN}")
-    raise SourceRefusedError(f"connecting: {endpoint}: the server has no TLS; turn ssl on there")
+    raise LoginRefusedError(f"connecting: {endpoint}: the server has no TLS; turn ssl on there")
 
 
 def _left(deadline: float) -> float | None:
@@ -119,10 +119,10 @@ def reason_of(error: OSError) -> str:
 def _failure(error: OSError, endpoint: Endpoint) -> SourceError:
     if isinstance(error, ssl.SSLCertVerificationError):
         if error.verify_code in _WRONG_NAME:
-            return SourceRefusedError(
+            return LoginRefusedError(
                 f"connecting: {endpoint}: the certificate is for another host; check host="
             )
-        return SourceRefusedError(
+        return LoginRefusedError(
             f"connecting: {endpoint}: the server's certificate is not valid ({error.verify_message}); "
             "see sslrootcert"
         )

@@ -2,14 +2,14 @@
 
 GaussDB's codes say little (a missing slot and a bug share one), so its texts are looked at first. A text that is
 not listed is judged by its SQLSTATE, as PostgreSQL's are. Ten wrong passwords lock the account, and the
-daemon's retries count too. So a refused log-in is never retried.
+daemon's retries count too. So a refused password is not tried again until its file has another.
 """
 
 import re
 from collections.abc import Mapping
 from typing import Final
 
-from gaussdecode.errors import GaussDecodeError, SourceError, SourceRefusedError, WireError
+from gaussdecode.errors import GaussDecodeError, SourceError, WireError
 from gaussdecode.protocol.gaussdb.messages import notice_fields
 from gaussdecode.source.sqlstate import Phase, Verdict, judge, redact
 
@@ -138,12 +138,18 @@ _TEXTS: Final[tuple[tuple[str, bool, str], ...]] = (
     (r"too many clients|connection limit exceeded", True, "the server has no connection left"),
     (r"starting up|shutting down|in recovery mode", True, "this may pass by itself"),
 )
+_OF_LOGIN: Final = re.compile(
+    "hba|Forbid remote|locked|expired|username/password|permission denied|not permitted"
+)
 _COMPILED: Final = tuple(
-    (re.compile(pattern, re.IGNORECASE), Verdict(is_retryable, advice))
+    (
+        re.compile(pattern, re.IGNORECASE),
+        Verdict(is_retryable, advice, is_login=_OF_LOGIN.search(pattern) is not None),
+    )
     for pattern, is_retryable, advice in _TEXTS
 )
 _LOGIN_CODES: Final = ("28000", "28P01")
-_LOGIN: Final = Verdict(False, f"check the user and the password file; {_HBA}")
+_LOGIN: Final = Verdict(False, f"check the user and the password file; {_HBA}", is_login=True)
 _VALUE_CLASS: Final = "22"
 _OPTION_CODE: Final = "22023"
 
@@ -204,5 +210,4 @@ def redacted(message: str, secrets: tuple[str, ...]) -> str:
 
 
 def _made(phase: Phase, text: str, verdict: Verdict, sqlstate: str | None) -> SourceError:
-    cls = SourceError if verdict.is_retryable else SourceRefusedError
-    return cls(f"{phase.value}: {text}; {verdict.advice}", sqlstate)
+    return verdict.error_class(f"{phase.value}: {text}; {verdict.advice}", sqlstate)

@@ -412,8 +412,10 @@ def connect(
     Raises:
         ConfigError: the connection string, or the libpq at hand, will not do.
         SourceError: the server cannot be reached now.
-        SourceRefusedError: it refuses us, is not who it should be, or is too old.
+        LoginRefusedError: it does not let us in, or does not prove who it is.
+        SourceRefusedError: it refuses us, or is too old.
     """
+    address = address.now()
     conninfo = session_conninfo(address, is_replication=is_replication, **settings)
     problem = authority_problem(parameters_of(conninfo), os.environ, Path.home())
     if problem is not None:
