@@ -58,8 +58,9 @@ from gaussdecode.spark.log.landing import Landing
 from gaussdecode.spark.log.place import Place
 from gaussdecode.spark.merge.engine import Engine, LocalEngine
 from gaussdecode.spark.merge.load import Loadable, load
+from gaussdecode.spark.merge.options import Options, Progress
 from gaussdecode.spark.merge.plan import Applied
-from gaussdecode.spark.merge.run import Options, Progress, Run
+from gaussdecode.spark.merge.run import Run
 from gaussdecode.spark.target.failpoint import Step, reach
 from gaussdecode.spark.target.store import DatabaseVersion, Target, utc_now
 

@@ -19,7 +19,8 @@ from gaussdecode.spark.checks.data_tests import Tests
 from gaussdecode.spark.log.landing import Landing, Point
 from gaussdecode.spark.log.place import Given, place_of
 from gaussdecode.spark.merge.engine import Engine, SparkEngine
-from gaussdecode.spark.merge.run import Options, Progress, Run, Summary
+from gaussdecode.spark.merge.options import Options, Progress, Summary
+from gaussdecode.spark.merge.run import Run
 from gaussdecode.spark.target.catalog_names import full_pattern
 from gaussdecode.spark.target.formats import FORMATS, ICEBERG
 from gaussdecode.spark.target.layout import Layouts

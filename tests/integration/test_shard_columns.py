@@ -24,7 +24,7 @@ from gaussdecode.spark.apply import Options, apply_with
 from gaussdecode.spark.log.landing import Landing, Point
 from gaussdecode.spark.merge.column_identity import question_of
 from gaussdecode.spark.merge.engine import LocalEngine
-from gaussdecode.spark.merge.run import Summary
+from gaussdecode.spark.merge.options import Summary
 from gaussdecode.spark.target.store import Target
 
 pytestmark = pytest.mark.integration

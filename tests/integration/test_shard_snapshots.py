@@ -32,7 +32,7 @@ from gaussdecode.land.space import SpaceWait
 from gaussdecode.land.verify import verify
 from gaussdecode.spark.apply import Options, apply_with
 from gaussdecode.spark.merge.engine import LocalEngine
-from gaussdecode.spark.merge.run import Summary
+from gaussdecode.spark.merge.options import Summary
 
 pytestmark = pytest.mark.integration
 Shards = dict[str, Database]

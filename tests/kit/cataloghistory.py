@@ -20,7 +20,7 @@ import psycopg
 
 from gaussdecode.cli import main
 from gaussdecode.errors import EX_CONFIG
-from gaussdecode.spark.merge.run import Summary
+from gaussdecode.spark.merge.options import Summary
 from kit import targets
 from kit.catalogcases import CASES, Case, make_tables, text_of
 from kit.daemon import Daemon, wait_until

@@ -13,9 +13,9 @@ from gaussdecode.settings.load import load
 from gaussdecode.snapshot.catchup import Again
 from gaussdecode.snapshot.ranges import shared
 from gaussdecode.snapshot.staging import Cut
+from gaussdecode.spark.merge.commit import ahead
 from gaussdecode.spark.merge.engine import LocalEngine
 from gaussdecode.spark.merge.plan import Applied, Plan
-from gaussdecode.spark.merge.run import ahead
 
 _SOURCES = {
     "gaussdb": "{kind: gaussdb, dsn: host=127.0.0.1 dbname=d user=u sslmode=disable, allow-insecure: true}\n"

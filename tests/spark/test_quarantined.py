@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from gaussdecode.spark.apply import apply_with
 from gaussdecode.spark.checks.data_tests import DataTest, Kind, OnFailure
 from gaussdecode.spark.merge.engine import SparkEngine
-from gaussdecode.spark.merge.run import Options
+from gaussdecode.spark.merge.options import Options
 from gaussdecode.spark.merge.sizing import Sizes
 from gaussdecode.spark.query import history
 from gaussdecode.spark.target.store import Target

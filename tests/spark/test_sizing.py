@@ -10,8 +10,8 @@ from gaussdecode.spark.apply import Options, apply_with
 from gaussdecode.spark.log.change_file import ChangeFile
 from gaussdecode.spark.log.landing import Landing
 from gaussdecode.spark.merge.engine import LocalEngine
-from gaussdecode.spark.merge.run import _part_read, portions
 from gaussdecode.spark.merge.sizing import Sizes, power_of_two, shared_out
+from gaussdecode.spark.merge.work import part_read, portions
 from gaussdecode.spark.target.store import Target
 
 
@@ -82,6 +82,6 @@ def test_a_bulk_load_is_spread_by_what_comes(tmp_path: Path) -> None:
 
 def test_few_changes_read_keys_alone() -> None:
     """A sixteenth counts, up to the share of a bucket above which it is written whole."""
-    assert _part_read(True, 20, 100, Sizes()) == 16
-    assert _part_read(True, 21, 100, Sizes()) == 1
-    assert _part_read(False, 1, 100, Sizes()) == 1
+    assert part_read(True, 20, 100, Sizes()) == 16
+    assert part_read(True, 21, 100, Sizes()) == 1
+    assert part_read(False, 1, 100, Sizes()) == 1

@@ -7,7 +7,7 @@ schema version and one partition. Files of one apply may be small; `compact` mer
 import dataclasses
 import json
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,7 +15,10 @@ import pyarrow.compute as pc
 from gaussdecode.errors import LandingError
 from gaussdecode.spark.log.change_file import ChangeFile, in_window
 from gaussdecode.spark.log.place import Place, parquet_file
+from gaussdecode.spark.merge.context import Context
+from gaussdecode.spark.merge.engine import Engine
 from gaussdecode.spark.merge.tasks import numbers_of, part_of
+from gaussdecode.spark.merge.work import Work, portions
 from gaussdecode.spark.target.state_file import (
     BY_COMMIT_DATE,
     CHANGELOG,
@@ -44,6 +47,22 @@ class ChangelogTask:
     changes: tuple[ChangeFile, ...]
     by: str
     token: str
+
+
+def log_changes(context: Context, worker: Engine, works: Sequence[Work]) -> None:
+    """Copy the new changes of tables into their changelogs."""
+    root, store, size = context.landing.root, context.store, context.options.sizes.read
+    planned = [
+        ChangelogTask(index, root, store.table_root(work.table), part, by, context.token)
+        for index, work in enumerate(works)
+        if (by := context.changelog_by(work.version))
+        for part in portions([*work.passed, *(f for era in work.eras for f in era.files)], size)
+    ]
+    for text in worker.each(planned, write_changelog):
+        index, record = json.loads(text)
+        file = StateFile(**record)
+        works[index].changelog.append(file)
+        context.summary.bytes_written += file.bytes
 
 
 def write_changelog(task: ChangelogTask) -> Iterator[str]:

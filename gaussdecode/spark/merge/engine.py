@@ -51,6 +51,9 @@ class _TaskOf:
 class Engine(Protocol):
     """Runs tasks."""
 
+    def for_bytes(self, landed: int, held: int) -> "Engine":
+        """What runs tasks that read so many bytes of changes and rows."""
+
     def each(self, tasks: Sequence[Task], run: Callable[[Task], Iterator[str]]) -> list[str]:
         """Run every task; give all they say."""
 
@@ -81,6 +84,11 @@ class Engine(Protocol):
 
 class LocalEngine:
     """This process."""
+
+    def for_bytes(self, landed: int, held: int) -> Engine:
+        """See `Engine`."""
+        del landed, held
+        return self
 
     def each(self, tasks: Sequence[Task], run: Callable[[Task], Iterator[str]]) -> list[str]:
         """See `Engine`."""
@@ -134,7 +142,7 @@ class SparkEngine:
         return self._spark
 
     def for_bytes(self, landed: int, held: int) -> Engine:
-        """What runs tasks that read so many bytes of changes and rows: for few this process, at once.
+        """See `Engine`: for few bytes this process, at once.
 
         A stage of Spark takes longer to begin than such tasks take. A change counts eight times: all of them
         are in memory at once.

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from gaussdecode.spark.checks.data_check import Checker, Found, held_rows, rows_since
 from gaussdecode.spark.checks.data_tests import DataTest, Kind
-from gaussdecode.spark.merge.run import Work
+from gaussdecode.spark.merge.work import Work
 from gaussdecode.spark.query import rows_of
 from gaussdecode.spark.target.store import Target
 

@@ -11,8 +11,9 @@ from gaussdecode.model.landing import LandingFile, Position
 from gaussdecode.spark.log.change_file import ChangeFile
 from gaussdecode.spark.log.landing import Landing
 from gaussdecode.spark.log.schema import TableSchema
+from gaussdecode.spark.merge.options import Summary
 from gaussdecode.spark.merge.plan import Era, Plan, TablePlan
-from gaussdecode.spark.merge.run import Run, Summary
+from gaussdecode.spark.merge.run import Run
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ next merge.
 
 import dataclasses
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gaussdecode.errors import LandingError
+from gaussdecode.model.words import counted
 from gaussdecode.spark.log.place import Place, read_table
 from gaussdecode.spark.log.schema import (
     SOURCE,
@@ -24,8 +25,18 @@ from gaussdecode.spark.log.schema import (
     conform,
     reads_as,
 )
+from gaussdecode.spark.merge.context import Context
+from gaussdecode.spark.merge.engine import Engine
+from gaussdecode.spark.merge.work import Work
 from gaussdecode.spark.target.deletion_vectors import ended_rows, is_current, spans, write_added
-from gaussdecode.spark.target.state_file import CURRENT, StateFile, write_state
+from gaussdecode.spark.target.state_file import (
+    CHANGELOG,
+    CURRENT,
+    HISTORY,
+    StateFile,
+    write_state,
+)
+from gaussdecode.spark.target.table_shape import shape_of
 
 PLACE: Final = ("gd_op", "gd_epoch", "gd_lsn", "gd_seq")
 """Columns that tell rows of one source apart, key or none."""
@@ -52,6 +63,36 @@ class ConformTask:
     new: TableSchema
     columns: pa.Schema
     token: str
+
+
+def conform_works(context: Context, works: Sequence[Work]) -> None:
+    """Rewrite closed intervals and changes whose columns now have other names or types."""
+    planned = [task for index, work in enumerate(works) for task in _stale(context, index, work)]
+    if planned:
+        count = counted(len(planned), "file")
+        context.progress(f"columns have other names or types: {count} of history and changelog")
+    engine = context.engine.for_bytes(0, sum(task.file.bytes for task in planned))
+    for text in engine.each(planned, conform_file):
+        index, path, record = json.loads(text)
+        work, new = works[index], StateFile(**record)
+        context.summary.bytes_written += new.bytes
+        for files in (work.closed, work.changelog):
+            files[:] = [new if file.path == path else file for file in files]
+
+
+def _stale(context: Context, index: int, work: Work) -> Iterator[ConformTask]:
+    schema, before, store = work.schema, work.version, context.store
+    assert schema is not None
+    if before is not None:
+        work.closed[:0], work.changelog[:0] = before.closed, before.changelog
+    columns = shape_of(schema).columns
+    for folder, files in ((HISTORY, work.closed), (CHANGELOG, work.changelog)):
+        for file in files:
+            old = store.schema(work.table, file.schema_id)
+            new = schema if not schema.parts else schema.of(old.source)
+            if new is not None and is_stale(file, old, new):
+                root = store.table_root(work.table)
+                yield ConformTask(index, root, file, old, new, columns[folder], context.token)
 
 
 def conform_file(task: ConformTask) -> Iterator[str]:
@@ -117,6 +158,24 @@ class ParkTask:
     quarantine: tuple[StateFile, ...]
     source: str | None
     token: str
+
+
+def park(context: Context, worker: Engine, work: Work) -> None:
+    """Remove the rows in quarantine from the table's files."""
+    if not work.quarantine:
+        return
+    root = context.store.table_root(work.table)
+    planned = [
+        ParkTask(root, file, work.quarantine, source, context.token)
+        for source, files in context.store.by_source(work.table, work.current).items()
+        for file in files
+    ]
+    for text in worker.each(planned, park_rows):
+        path, record = json.loads(text)
+        work.current = [file for file in work.current if file.path != path]
+        if record is not None:
+            work.current.append(StateFile(**record))
+            context.summary.bytes_written += record["bytes"]
 
 
 def park_rows(task: ParkTask) -> Iterator[str]:

@@ -1,0 +1,96 @@
+"""Tables that stop alone, while the others go on."""
+
+import dataclasses
+
+from gaussdecode.spark.log.schema import TableSchema
+from gaussdecode.spark.merge.context import Context
+from gaussdecode.spark.merge.plan import Applied, Plan, unmoved
+from gaussdecode.spark.target.decided import Stop
+
+
+class Stops:
+    """The stopped tables of one apply, by directory.
+
+    Attributes:
+        before: those of the database's version that the apply starts from.
+        now: those that `tell` was given.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        held = {} if context.before is None else context.before.stopped
+        self.before = {table: Stop(**stop) for table, stop in held.items()}
+        self.now: dict[str, Stop] = {}
+
+    def unmoved(self, to: int) -> set[str]:
+        """Stopped tables whose changes need not be read again."""
+        context, before = self._context, self._context.before
+        if before is None or not before.is_complete:
+            return set()
+        decided = {table: context.store.decided(table) for table in self.before}
+        return unmoved(
+            context.landing, self.before, decided, before.n, to,
+            accept_suspects=context.options.accept_suspects,
+        )  # fmt: skip
+
+    def applied(self) -> dict[str, Applied]:
+        """How far each table is applied; its newest version may be ahead of the database's."""
+        found: dict[str, Applied] = {}
+        store = self._context.store
+        for table in store.tables():
+            version = store.newest(table)
+            if version is None:
+                continue
+            n, before = version.n, self._context.before
+            is_named = before is not None and before.tables.get(table) == version.v
+            if before is not None and is_named and table not in self.before:
+                n = max(n, before.n)
+            ignored = {
+                source: of.ignore_through
+                for source, of in version.parts.items()
+                if of.ignore_through is not None
+            }
+            found[table] = Applied(
+                n,
+                store.schema(table, version.schema_id),
+                version.ignore_through,
+                part=version.part if n == version.n else 0,
+                ignored=ignored,
+            )
+        return found
+
+    def applied_or_stopped(self) -> dict[str, Applied]:
+        """The same, with the stopped tables, and an operator's declarations about columns."""
+        applied = self.applied()
+        for table in {*applied, *self.before}:
+            state, stop = applied.get(table, Applied()), self.before.get(table)
+            applied[table] = dataclasses.replace(
+                state,
+                n=state.n if stop is None else max(state.n, stop.n),
+                decided=self._context.store.decided(table),
+                is_stopped=stop is not None,
+            )
+        return applied
+
+    def after(self, plan: Plan) -> dict[str, Stop]:
+        """Tables that are stopped after a plan; one without new changes stays stopped."""
+        found = {table: stop for table, stop in self.before.items() if table not in plan.tables}
+        if self._context.options.accept_suspects:
+            found = {table: stop for table, stop in found.items() if not stop.is_suspect}
+        planned = {table: planned.stop for table, planned in plan.tables.items()}
+        return found | {table: stop for table, stop in planned.items() if stop is not None}
+
+    def tell(self, stopped: dict[str, Stop]) -> None:
+        """Put stopped tables into the summary."""
+        self.now, summary = stopped, self._context.summary
+        titles = {self._title(table, stop): stop for table, stop in stopped.items()}
+        summary.stopped = {title: of.why for title, of in titles.items() if not of.is_gone}
+        summary.gone = tuple(title for title, of in titles.items() if of.is_gone)
+        summary.suspect_tables = tuple(sorted(t for t, of in titles.items() if of.is_suspect))
+
+    def _title(self, table: str, stop: Stop) -> str:
+        schema_id = stop.new or stop.old
+        if not schema_id:
+            return table
+        record = self._context.landing.schema_record(table, schema_id)
+        return TableSchema.from_record(schema_id, record).title
