@@ -12,6 +12,14 @@ from gaussdecode.errors import EX_OK, ConfigError
 from gaussdecode.land.names import LAYOUT
 from gaussdecode.model.title import split_title, table_title
 from gaussdecode.model.words import counted
+from gaussdecode.operations.spark.arguments import (
+    engine_arguments,
+    engine_of,
+    flag,
+    new_target_argument,
+    repeated,
+    tables_argument,
+)
 from gaussdecode.settings.sections import Config
 
 if TYPE_CHECKING:
@@ -28,9 +36,10 @@ DESCRIPTION = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments, except those of the engine."""
+    """Declare the arguments."""
+    parser.description = DESCRIPTION
     parser.add_argument("config", type=Path, help="configuration file of the daemon's slot")
-    parser.add_argument("target", type=place, help="target: directory or URL; created if missing")
+    new_target_argument(parser)
     parser.add_argument(
         "--landing",
         type=place,
@@ -38,9 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="directory or URL of the daemon's landing, where this is not its host; the configured "
         "root, or its mirror where that is not here",
     )
-    parser.add_argument(
-        "--tables", metavar="LIST", help="schema.table,... instead of all that the target lacks"
-    )
+    tables_argument(parser, "schema.table,... instead of all that the target lacks")
     parser.add_argument(
         "--format",
         metavar="FORMAT",
@@ -48,13 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="delta or iceberg; see spark apply",
     )
     parser.add_argument("--catalog", metavar="NAME", help="names in a catalog; see spark apply")
-    parser.add_argument(
-        "--mask",
-        action="append",
-        default=[],
-        metavar="TABLE=COLUMN:RULE,...",
-        help="mask values; see spark apply",
-    )
+    repeated(parser, "--mask", "TABLE=COLUMN:RULE,...", "mask values; see spark apply")
     parser.add_argument("--mask-key", type=Path, metavar="FILE", help="key of hash")
     parser.add_argument(
         "--buckets", type=count, metavar="N", help="buckets of new tables; default: by size"
@@ -75,15 +76,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--wait", type=seconds, default=60.0, metavar="SECONDS",
         help="longest wait for the daemon to land changes between two snapshots",
     )  # fmt: skip
-    parser.add_argument("--json", action="store_true", help="print one object")
+    flag(parser, "--json", "print one object")
+    engine_arguments(parser)
 
 
-def execute(args: argparse.Namespace, config: Config, engine: "Engine") -> int:
+def execute(args: argparse.Namespace) -> int:
     """Load the tables that the target lacks.
 
     Raises:
         ConfigError: this source cannot be read this way, or the options are not possible.
     """
+    with engine_of(args) as engine:
+        return _load(args, args.config, engine)
+
+
+def _load(args: argparse.Namespace, config: Config, engine: "Engine") -> int:
     from gaussdecode.snapshot.initial import InitialLoad, Wish
     from gaussdecode.spark.apply import Options, open_target
     from gaussdecode.spark.log.landing import Landing

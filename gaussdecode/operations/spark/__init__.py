@@ -1,0 +1,1 @@
+"""The work of ``gaussdecode spark``: one module per action."""
