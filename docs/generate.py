@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from gaussdecode.metrics import METRICS, STAGES
+from gaussdecode.metrics.daemon import STAGES
+from gaussdecode.metrics.table import METRICS
 from gaussdecode.protocol.gaussdb.facts import FACTS, VERSIONS, cells
 from gaussdecode.settings.load import SECTIONS
 from gaussdecode.settings.rules import OPTIONS, Option, SourceKind, Support

@@ -6,20 +6,13 @@ import subprocess
 
 import pytest
 
-from gaussdecode.metrics import (
-    BY_NAME,
-    LABELS,
-    METRICS,
-    Exposition,
-    Kind,
-    Metric,
-    Snapshot,
-    histogram_values,
-    unknown_series,
-)
+from gaussdecode.metrics.exposition import Exposition, Snapshot, histogram_values
+from gaussdecode.metrics.metric import Kind, Metric
+from gaussdecode.metrics.table import BY_NAME, METRICS
 from gaussdecode.model.histogram import BOUNDS, Counted
 
 COUNTED = Counted(tuple(range(len(BOUNDS) + 1)), 12.5)
+LABELS = {"decoder", "stage", "reason", "version", "process", "source", "pace"}
 STAGES = {"source", "decode", "collect", "land", "daemon"}
 SERVER_NAMES = {
     f"{queue}_change_queue_{what}"
@@ -120,13 +113,6 @@ def test_labels_cannot_break_out_of_their_line() -> None:
     values: Snapshot = {"gaussdecode_daemon_info": {('a"\\\n',): 1.0}}
     text = Exposition("orders", lambda: values).render().decode()
     assert r'version="a\"\\\n"} 1' in text
-
-
-def test_unknown_series_are_named() -> None:
-    """A name or label that the table does not know is found by a test, not by an operator."""
-    assert unknown_series(full_snapshot()) == []
-    wrong: Snapshot = {"gaussdecode_x": {}, "gaussdecode_decode_rows_total": {(): 1.0}}
-    assert unknown_series(wrong) == ["gaussdecode_x", "gaussdecode_decode_rows_total()"]
 
 
 def test_promtool_finds_nothing() -> None:

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from kit.install import find_tool
 
-from gaussdecode.metrics import BY_NAME
+from gaussdecode.metrics.table import BY_NAME
 
 ROOT = Path(__file__).parents[1]
 PROMETHEUS = ROOT / "config" / "prometheus"

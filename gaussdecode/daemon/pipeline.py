@@ -46,7 +46,7 @@ from gaussdecode.land.snapshots import Json, SnapshotStore
 from gaussdecode.land.space import Reserve, SpaceWait
 from gaussdecode.land.writer import Intake, Writer
 from gaussdecode.logs import Event, get_logger
-from gaussdecode.metrics import Labels
+from gaussdecode.metrics.metric import Labels
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.histogram import Counted
 from gaussdecode.model.landing import EntryKind, SourceIdentity, SourcePosition

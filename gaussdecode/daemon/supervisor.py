@@ -60,7 +60,7 @@ from gaussdecode.host.cores import Cores
 from gaussdecode.ipc.control import Word
 from gaussdecode.ipc.process import Prepared
 from gaussdecode.logs import Event, get_logger
-from gaussdecode.metrics import Exposition
+from gaussdecode.metrics.exposition import Exposition
 from gaussdecode.settings.load import process_memory_bytes
 from gaussdecode.settings.rules import SourceKind
 from gaussdecode.settings.sections import Config

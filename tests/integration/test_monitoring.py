@@ -16,7 +16,8 @@ from kit.postgres import Database
 
 from gaussdecode.cli import main
 from gaussdecode.logs import Event
-from gaussdecode.metrics import BY_NAME, Kind
+from gaussdecode.metrics.metric import Kind
+from gaussdecode.metrics.table import BY_NAME
 
 pytestmark = pytest.mark.integration
 MakeDaemon = Callable[..., Daemon]

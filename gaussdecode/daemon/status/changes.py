@@ -4,7 +4,7 @@ import threading
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from gaussdecode.metrics import Labels
+from gaussdecode.metrics.metric import Labels
 
 _PREFIX: Final = "gaussdecode_"
 

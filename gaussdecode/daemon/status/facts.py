@@ -15,7 +15,7 @@ from gaussdecode.daemon.guard import Guard
 from gaussdecode.daemon.session import Session
 from gaussdecode.daemon.session_group import SessionGroup
 from gaussdecode.daemon.status.landed import Landed
-from gaussdecode.metrics import Labels
+from gaussdecode.metrics.metric import Labels
 from gaussdecode.model.histogram import Counted
 from gaussdecode.model.landing import SourcePosition
 from gaussdecode.settings.dsn import parameters_of

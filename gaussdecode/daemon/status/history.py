@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Final
 
-from gaussdecode.metrics import Labels
+from gaussdecode.metrics.metric import Labels
 
 INTERVAL_SECONDS: Final = 2.0
 LENGTH: Final = 900  # half an hour; about 400 bytes each

@@ -22,10 +22,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Final
 from urllib.parse import urlsplit
 
-from gaussdecode import metrics
 from gaussdecode.daemon.status._assets import CONTENT_POLICY
 from gaussdecode.daemon.status.guide import render_guide
 from gaussdecode.errors import ConfigError
+from gaussdecode.metrics.exposition import CONTENT_TYPE
 from gaussdecode.settings.types import Address
 
 MAX_CONNECTIONS: Final = 16  # arbitrary; Prometheus needs one
@@ -132,7 +132,7 @@ class MonitoringServer(PageServer):
 
         def scraped() -> Page:
             self.scrapes += 1
-            return HTTPStatus.OK, metrics.CONTENT_TYPE, render_metrics()
+            return HTTPStatus.OK, CONTENT_TYPE, render_metrics()
 
         pages: dict[str, Callable[[], Page]] = {
             "/metrics": scraped,

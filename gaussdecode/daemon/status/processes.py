@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from gaussdecode.metrics import Labels
+from gaussdecode.metrics.metric import Labels
 
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _PAGE: Final = resource.getpagesize()

@@ -35,7 +35,9 @@ from gaussdecode.daemon.status.values import (
     running_values,
     snapshot_values,
 )
-from gaussdecode.metrics import BY_NAME, Kind, histogram_values
+from gaussdecode.metrics.exposition import histogram_values
+from gaussdecode.metrics.metric import Kind
+from gaussdecode.metrics.table import BY_NAME
 from gaussdecode.model.landing import EntryKind
 
 

@@ -15,7 +15,7 @@ from gaussdecode.daemon.session_group import Held, SessionGroup
 from gaussdecode.daemon.status.facts import DaemonFacts, LandingFacts, MemberFacts, Running
 from gaussdecode.daemon.status.lag import Lag, reached
 from gaussdecode.ipc.control import Word
-from gaussdecode.metrics import Labels
+from gaussdecode.metrics.metric import Labels
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.words import counted
 

@@ -34,7 +34,7 @@ from gaussdecode.daemon.status.history import Sample
 from gaussdecode.daemon.status.holders import HOLDERS
 from gaussdecode.daemon.status.limit import Limit, Stage
 from gaussdecode.daemon.status.text import size, span
-from gaussdecode.metrics import Labels
+from gaussdecode.metrics.metric import Labels
 from gaussdecode.model.words import counted
 
 HOUR: Final = 3600.0

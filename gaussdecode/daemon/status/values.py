@@ -9,7 +9,9 @@ from gaussdecode.daemon.session import Session
 from gaussdecode.daemon.session_group import SessionGroup
 from gaussdecode.daemon.status.queues import Fill
 from gaussdecode.ipc.control import Control, Word
-from gaussdecode.metrics import STAGE_SECONDS, Labels, histogram_values
+from gaussdecode.metrics.daemon import STAGE_SECONDS
+from gaussdecode.metrics.exposition import histogram_values
+from gaussdecode.metrics.metric import Labels
 from gaussdecode.model.histogram import Counted
 from gaussdecode.source._pace import PACES
 from gaussdecode.source.coverage import Coverage

@@ -12,7 +12,7 @@ from gaussdecode.daemon.status.facts import DaemonFacts, Running, Standing
 from gaussdecode.daemon.status.landed import Durable, Landed
 from gaussdecode.daemon.status.reading import Readings
 from gaussdecode.ipc.control import Word
-from gaussdecode.metrics import BY_NAME
+from gaussdecode.metrics.table import BY_NAME
 from gaussdecode.model.histogram import Counted
 from gaussdecode.model.landing import SourcePosition
 from gaussdecode.settings.load import load

@@ -27,7 +27,7 @@ from gaussdecode.daemon.status.states import (
     readiness,
 )
 from gaussdecode.daemon.status.text import size, span
-from gaussdecode.metrics import BY_NAME
+from gaussdecode.metrics.table import BY_NAME
 
 Values = dict[str, dict[tuple[str, ...], float]]
 DOCS: Final = Path(__file__).parents[3] / "docs"
