@@ -281,89 +281,142 @@ def make_plan(
         LandingError: an entry is missing or damaged.
     """
     plan = Plan(to, quarantined=dict(quarantined or {}))
-    first = _first(landing, applied, start, only)
+    lacking = _Lacking(applied, start, only)
+    first = lacking.first(landing)
     if accept_gaps and first + 1 < landing.first_n:
         plan.accepted_gaps.append(landing.first_n - 1)
         first = landing.first_n - 1
-    files: dict[str, list[ChangeFile]] = {}
-    numbering: list[tuple[int, int, int]] = []
-    compacts: list[CommitEntry] = []
-    chosen: list[ChangeFile] = []
-    reached: CommitEntry | None = None
-    for entry in landing.entries(first + 1, landing.last_n):
-        if entry.kind is EntryKind.COMPACT:
-            compacts.append(entry)
-        if not _is_planned(plan, entry, accept_gaps=accept_gaps):
-            continue
-        _note(plan, entry, landing)
-        if not accept_suspects:
-            _note_doubts(plan, entry, applied, start, only)
-        reached = entry
-        where = landing.position(entry)
-        numbering.append((entry.n, where.epoch, where.lsn))
-        for table, found in _files_of(landing, entry, only).items():
-            if table in plan.quarantined:
-                continue  # a snapshot brings it anew
-            if entry.n > (applied[table].n if table in applied else start):
-                chosen += [change for change in found if change.is_chosen]
-                held = applied.get(table, Applied())
-                after = held.part if entry.n == held.n + 1 else 0
-                files.setdefault(table, []).extend(windowed(landing, found, after, ALL_CSNS))
-    plan.early = min((of.n for of in chosen if is_ahead(landing, of, reached)), default=None)
+    log = _read_log(landing, plan, lacking, first, accept_gaps, accept_suspects)
     if part is not None and plan.gap is None and plan.to == to:
-        _add_part(landing, plan, applied, files, part, only)
+        _add_part(landing, plan, lacking, log.files, part)
+    files = log.files
     if landing.source_order[1] == "gd_lsn" and not landing.has_several:
-        files = merge_files(landing.root, files, compacts, tuple(numbering), plan.doubts)
+        files = merge_files(landing.root, files, log.compacts, tuple(log.numbering), plan.doubts)
     for table in sorted({*files, *(plan.doubts.keys() & applied.keys())}):
-        state = applied.get(table, Applied())
-        doubts = plan.doubts.get(table, ())
-        make = plan_sources if landing.has_several else plan_table
-        lacked = files.get(table, [])
-        planned = make(landing, table, lacked, state, plan.to, doubts)
-        if planned.stop is not None:
-            seen = tuple(sorted({change.file.schema_id for change in lacked}))
-            decided = len(state.decided.changes)
-            planned.stop = dataclasses.replace(planned.stop, seen=seen, decided=decided)
+        planned = _plan_of(
+            landing, table, files.get(table, []), applied.get(table, Applied()), plan
+        )
         if planned.changed or planned.stop is not None:
             plan.tables[table] = planned
     return plan
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Lacking:
+    """The changes that a plan has to bring.
+
+    Attributes:
+        applied: see `make_plan`, as for the others.
+        start: see there.
+        only: see there.
+    """
+
+    applied: Mapping[str, Applied]
+    start: int
+    only: Container[str] | None
+
+    def is_wanted(self, table: str) -> bool:
+        """Whether the plan is for a table too."""
+        return table not in SYSTEM_TABLES and (self.only is None or table in self.only)
+
+    def lacks(self, table: str, n: int) -> bool:
+        """Whether a table lacks changes of an entry."""
+        return n > (self.applied[table].n if table in self.applied else self.start)
+
+    def csn_before(self, table: str, n: int) -> int:
+        """CSN up to which a table has the changes of an entry already; 0 for nothing."""
+        held = self.applied.get(table, Applied())
+        return held.part if n == held.n + 1 else 0
+
+    def first(self, landing: Landing) -> int:
+        """Entry up to which all wanted tables are complete."""
+        held = landing.first_n - 1  # a table that stands still does not keep others from going on
+        known = (
+            max(state.n, held) if state.is_stopped else state.n
+            for name, state in self.applied.items()
+            if self.is_wanted(name)
+        )
+        return min([self.start, *known])
+
+
+@dataclasses.dataclass(slots=True)
+class _Log:
+    """What was read of the log.
+
+    Attributes:
+        files: files that tables lack, by directory.
+        compacts: entries with merged files.
+        numbering: number, epoch and LSN of each entry of the plan.
+    """
+
+    files: dict[str, list[ChangeFile]] = dataclasses.field(default_factory=dict)
+    compacts: list[CommitEntry] = dataclasses.field(default_factory=list)
+    numbering: list[tuple[int, int, int]] = dataclasses.field(default_factory=list)
+
+
+def _read_log(
+    landing: Landing,
+    plan: Plan,
+    lacking: _Lacking,
+    first: int,
+    accept_gaps: bool,
+    accept_suspects: bool,
+) -> _Log:
+    """Read the entries after `first`, and note in the plan what they say."""
+    log = _Log()
+    chosen: list[ChangeFile] = []
+    reached: CommitEntry | None = None
+    for entry in landing.entries(first + 1, landing.last_n):
+        if entry.kind is EntryKind.COMPACT:
+            log.compacts.append(entry)
+        if not _is_planned(plan, entry, accept_gaps=accept_gaps):
+            continue
+        _note(plan, entry, landing)
+        if not accept_suspects:
+            _note_doubts(plan, entry, lacking)
+        reached = entry
+        where = landing.position(entry)
+        log.numbering.append((entry.n, where.epoch, where.lsn))
+        for table, found in _files_of(landing, entry, lacking).items():
+            # Of a table in quarantine a snapshot brings all rows anew.
+            if table not in plan.quarantined and lacking.lacks(table, entry.n):
+                chosen += [change for change in found if change.is_chosen]
+                after = lacking.csn_before(table, entry.n)
+                log.files.setdefault(table, []).extend(windowed(landing, found, after, ALL_CSNS))
+    plan.early = min((of.n for of in chosen if is_ahead(landing, of, reached)), default=None)
+    return log
+
+
 def _add_part(
     landing: Landing,
     plan: Plan,
-    applied: Mapping[str, Applied],
+    lacking: _Lacking,
     files: dict[str, list[ChangeFile]],
     csn: int,
-    only: Container[str] | None,
 ) -> None:
     """Include the part of the next entry up to a CSN."""
     entry = landing.entry(plan.to + 1)
-    epoch = landing.position(entry).epoch
-    for table, found in _files_of(landing, entry, only).items():
-        held = applied.get(table, Applied())
-        if table in plan.quarantined or held.n >= entry.n:
-            continue
-        after = held.part if entry.n == held.n + 1 else 0
-        taken = windowed(landing, found, after, csn)
-        if taken:
-            files.setdefault(table, []).extend(taken)
+    for table, found in _files_of(landing, entry, lacking).items():
+        if table not in plan.quarantined and lacking.lacks(table, entry.n):
+            taken = windowed(landing, found, lacking.csn_before(table, entry.n), csn)
+            if taken:
+                files.setdefault(table, []).extend(taken)
     plan.part = csn
     lsn = 0 if plan.position is None else plan.position[1]
-    plan.position = (epoch, lsn, csn)
+    plan.position = (landing.position(entry).epoch, lsn, csn)
 
 
-def _first(
-    landing: Landing, applied: Mapping[str, Applied], start: int, only: Container[str] | None
-) -> int:
-    """Entry up to which all wanted tables are complete."""
-    held = landing.first_n - 1  # a table that stands still does not keep others from going on
-    known = (
-        max(state.n, held) if state.is_stopped else state.n
-        for name, state in applied.items()
-        if _is_wanted(name, only)
-    )
-    return min([start, *known])
+def _plan_of(
+    landing: Landing, table: str, files: list[ChangeFile], state: Applied, plan: Plan
+) -> TablePlan:
+    """Plan a table, of one source or several."""
+    make = plan_sources if landing.has_several else plan_table
+    planned = make(landing, table, files, state, plan.to, plan.doubts.get(table, ()))
+    if planned.stop is not None:
+        seen = tuple(sorted({change.file.schema_id for change in files}))
+        decided = len(state.decided.changes)
+        planned.stop = dataclasses.replace(planned.stop, seen=seen, decided=decided)
+    return planned
 
 
 def _is_planned(plan: Plan, entry: CommitEntry, *, accept_gaps: bool) -> bool:
@@ -374,10 +427,6 @@ def _is_planned(plan: Plan, entry: CommitEntry, *, accept_gaps: bool) -> bool:
         plan.gap, plan.to = entry.n, entry.n - 1
         return False
     return True
-
-
-def _is_wanted(table: str, only: Container[str] | None) -> bool:
-    return table not in SYSTEM_TABLES and (only is None or table in only)
 
 
 def _note(plan: Plan, entry: CommitEntry, landing: Landing) -> None:
@@ -396,30 +445,23 @@ def _note(plan: Plan, entry: CommitEntry, landing: Landing) -> None:
     plan.position = (where.epoch, where.lsn, where.csn)
 
 
-def _note_doubts(
-    plan: Plan,
-    entry: CommitEntry,
-    applied: Mapping[str, Applied],
-    start: int,
-    only: Container[str] | None,
-) -> None:
+def _note_doubts(plan: Plan, entry: CommitEntry, lacking: _Lacking) -> None:
     """Record the tables that a suspect entry names; none if it may mean any table."""
     if entry.kind is not EntryKind.SUSPECT or entry.extra.get("is_any_table", True):
         return
     for table in entry.extra.get("tables", ()):
-        known = applied[table].n if table in applied else start
-        if entry.n > known and _is_wanted(table, only):
+        if lacking.lacks(table, entry.n) and lacking.is_wanted(table):
             plan.doubts.setdefault(table, []).append(Doubt.of(entry, table))
 
 
 def _files_of(
-    landing: Landing, entry: CommitEntry, only: Container[str] | None
+    landing: Landing, entry: CommitEntry, lacking: _Lacking
 ) -> dict[str, list[ChangeFile]]:
     found: dict[str, list[ChangeFile]] = {}
     if not data_kinds(entry):
         return found
     for file in entry.files:
-        if _is_wanted(file.table, only):
+        if lacking.is_wanted(file.table):
             change = ChangeFile(
                 entry.n, entry.n, replaces(entry, file.table), file,
                 epoch=landing.position(entry, file.source).epoch,
