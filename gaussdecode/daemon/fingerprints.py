@@ -172,18 +172,17 @@ def compare(
     wanted = {oid for oid, of in look.listed.items() if not is_left_out(of.title, oid)}
     left = {oid: known.tables[oid] for oid in known.tables if oid not in wanted}
     dropped = {table.title for oid, table in left.items() if oid not in look.listed}
-    partitions = (
-        {}
-        if wanted & look.tables.keys() <= known.tables.keys()
-        else {oid: of.title for of in known.tables.values() if of.is_root for oid in of.files}
-    )
+    seen = wanted & look.tables.keys()
+    partitions: dict[int, str] = {}
+    if not seen <= known.tables.keys():
+        roots = (table for table in known.tables.values() if table.is_root)
+        partitions = {oid: root.title for root in roots for oid in root.files}
     changes: dict[str, list[str]] = {}
     others: dict[str, TableState] = {}  # made anew, by title
     former: dict[str, str] = {}  # by title
     tables: dict[int, TableState] = {}  # that changed
     unsure: set[int] = set()
-    types = {**known.types, **look.types}
-    for oid in wanted & look.tables.keys():
+    for oid in seen:
         before, now = known.tables.get(oid), look.tables[oid]
         if before is None:
             text = _said_of_new(known, now, partitions, dropped, has_other)
@@ -194,33 +193,49 @@ def compare(
                 tables[oid] = now  # it may be older than its place in a publication
                 continue
             before = dataclasses.replace(now, files=as_created(now, now.files))
-        found = differences(before, now, known.types, look.types)
         if before.title != now.title:
-            found.insert(0, _RENAMED.format(before.title))
             former[now.title] = before.title
-        came = as_created(now, now.files.keys() - before.files.keys())
-        before = dataclasses.replace(before, files={**before.files, **came})
-        replaced = why_replaced(before, now, is_emptied=is_emptied(now.title))
-        if replaced is Replaced.HIDDEN:
-            found.append(_REPLACED)
+        found, tables[oid], is_unsure = _changed(known, look, before, now, is_emptied)
         if found:
             changes[now.title] = found
-        is_unsure = replaced is Replaced.UNSURE and not found
-        tables[oid] = with_files_of(before, now) if is_unsure else now
-        unsure |= {oid} if is_unsure else set()
+        if is_unsure:
+            unsure.add(oid)
     gone = _gone(known, left, look, wanted, changes, is_left_out)
     now_known = known.tables.changed(tables, left)
-    kept = (
-        {oid for table in now_known.values() for oid in types_of(table, types)} if types else set()
-    )
-    return Compared(
-        {
-            title: _change(texts, others.get(title), former.get(title))
-            for title, texts in changes.items()
-        },
-        Known(now_known, {oid: of for oid, of in types.items() if oid in kept}, gone),
-        frozenset(unsure),
-    )
+    said = {
+        title: _change(texts, others.get(title), former.get(title))
+        for title, texts in changes.items()
+    }
+    return Compared(said, Known(now_known, _types(known, look, now_known), gone), frozenset(unsure))
+
+
+def _changed(
+    known: Known,
+    look: Look,
+    before: TableState,
+    now: TableState,
+    is_emptied: Callable[[str], bool],
+) -> tuple[list[str], TableState, bool]:
+    """What changed of a table, its state from now on, and whether a TRUNCATE may still explain it."""
+    found = differences(before, now, known.types, look.types)
+    if before.title != now.title:
+        found.insert(0, _RENAMED.format(before.title))
+    came = as_created(now, now.files.keys() - before.files.keys())
+    before = dataclasses.replace(before, files={**before.files, **came})
+    replaced = why_replaced(before, now, is_emptied=is_emptied(now.title))
+    if replaced is Replaced.HIDDEN:
+        found.append(_REPLACED)
+    is_unsure = replaced is Replaced.UNSURE and not found
+    return found, with_files_of(before, now) if is_unsure else now, is_unsure
+
+
+def _types(known: Known, look: Look, tables: Mapping[int, TableState]) -> dict[int, TypeState]:
+    """The types that tables use."""
+    types = {**known.types, **look.types}
+    if not types:
+        return {}
+    used = {oid for table in tables.values() for oid in types_of(table, types)}
+    return {oid: of for oid, of in types.items() if oid in used}
 
 
 def _said_of_new(
