@@ -243,27 +243,44 @@ class Collector:
         self._csns: Csns | None = None  # of the transactions since the entry before
         self.gathered = Histogram()
         self._spool = spool
-        self._room = (
-            None
-            if settings.spool_bytes is None
-            else SpoolRoom(
-                settings.spool_bytes,
-                is_streamed=settings.is_streamed,
-                is_read_again=settings.by_csn and barrier is not None,
-                keep_prepared=self._may_keep_prepared,
-                should_stop=should_stop,
-                on_wait=self._tell_round,
-            )
-        )
+        self._room = self._make_room(should_stop)
         self._on_round: Callable[[], None] = _nothing
         self.misfit_count = 0
-        self.assembler = Assembler(
+        self.assembler = self._make_assembler()
+        self.timing = EntryTiming(
+            writer,
+            self.assembler,
+            interval=settings.max_commit_interval,
+            target_bytes=settings.target_file_size,
+            is_first_due=settings.is_first_due,
+        )
+
+    def _make_room(self, should_stop: Callable[[], bool]) -> SpoolRoom | None:
+        """Room in the spool; None where it has no limit."""
+        settings = self._settings
+        if settings.spool_bytes is None:
+            return None
+        return SpoolRoom(
+            settings.spool_bytes,
+            is_streamed=settings.is_streamed,
+            is_read_again=settings.by_csn and self._barrier is not None,
+            keep_prepared=self._may_keep_prepared,
+            should_stop=should_stop,
+            on_wait=self._tell_round,
+        )
+
+    def _make_assembler(self) -> Assembler:
+        settings, room = self._settings, self._room
+        spool: Spool | BoundedSpool = self._spool
+        if room is not None:
+            spool = BoundedSpool(self._spool, room.spool_bytes, lambda: room.make(self.assembler))
+        return Assembler(
             self._registry,
             self,
-            self._registry.accumulator(tables.system(TRANSACTIONS)),
-            self._registry.accumulator(tables.system(MESSAGES)),
-            spool if self._room is None else self._bounded(spool, self._room),
-            resume_lsn=position.lsn,
+            self._registry.accumulator(self._tables.system(TRANSACTIONS)),
+            self._registry.accumulator(self._tables.system(MESSAGES)),
+            spool,
+            resume_lsn=self._position.lsn,
             memory_limit=settings.txn_memory_bytes,
             total_limit=settings.open_memory_bytes,
             row_limit=settings.row_group_rows,
@@ -273,23 +290,13 @@ class Collector:
             skip_empty=settings.skip_empty_xacts,
             start_csn=settings.start_csn,
             excluded_users=[name.encode() for name in settings.excluded_users],
-            is_compared=resent is not None,
-            kept=() if prepared is None else prepared.kept,
+            is_compared=self._resent is not None,
+            kept=() if self._prepared is None else self._prepared.kept,
             by_csn=settings.by_csn,
-            resume_csn=(position.csn or 0) if settings.by_csn else 0,
-            resume_until=(position.until or 0) if settings.by_csn else 0,
+            resume_csn=(self._position.csn or 0) if settings.by_csn else 0,
+            resume_until=(self._position.until or 0) if settings.by_csn else 0,
             first_csn=settings.first_csn,
         )
-        self.timing = EntryTiming(
-            writer,
-            self.assembler,
-            interval=settings.max_commit_interval,
-            target_bytes=settings.target_file_size,
-            is_first_due=settings.is_first_due,
-        )
-
-    def _bounded(self, spool: Spool, room: SpoolRoom) -> BoundedSpool:
-        return BoundedSpool(spool, room.spool_bytes, lambda: room.make(self.assembler))
 
     @property
     def spool_wait(self) -> str | None:
