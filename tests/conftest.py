@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 from kit.daemon import Daemon
 from kit.postgres import MAJORS, Database, Postgres
 from kit.s3 import S3
-from kit.turns import function_name, has_its_turn
+from kit.turns import has_its_turn
 from kit.unit import is_unit, refuse
 
 from gaussdecode.land.files import Files
@@ -50,32 +50,6 @@ _LONG = (
 """Files that take minutes, the longest first."""
 
 
-_SLOW = {
-    "test_a_followed_target_stays_small",
-    "test_current_state_and_history",
-    "test_each_test_has_two_majors_and_each_major_its_share",
-    "test_every_csn_is_a_point",
-    "test_every_version_is_the_source_s",
-    "test_lanes_that_work_for_one_table",
-    "test_layouts",
-    "test_many_applies_leave_few_files",
-    "test_nothing_is_late_lost_doubled_or_halved",
-    "test_old_commits_go_behind_a_checkpoint",
-    "test_others_keep_the_tables_small",
-    "test_positions_can_be_read",
-    "test_random_lives",
-    "test_schema_changes",
-    "test_schemas_that_alternate",
-    "test_several_logs_side_by_side",
-    "test_several_sources_together",
-    "test_steps_and_at_once",
-    "test_technical_columns_may_be_hidden",
-    "test_two_hosts_at_every_request",
-    "test_upkeep_keeps_what_is_shown",
-}
-"""Tests that take some seconds of the processor alone; `make test-unit` leaves them out."""
-
-
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option of `make test-unit`."""
     parser.addoption(
@@ -87,12 +61,6 @@ def pytest_configure(config: pytest.Config) -> None:
     """With `--unit`, fail tests that use a server nonetheless."""
     if config.getoption("unit"):
         sys.addaudithook(refuse)
-
-
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark the slow tests."""
-    if function_name(item) in _SLOW:
-        item.add_marker("slow")
 
 
 @pytest.hookimpl(trylast=True)

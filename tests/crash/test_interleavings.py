@@ -679,6 +679,7 @@ def test_fsync_that_fails(turns: Turns, number: int, bound: int) -> None:
     assert turns.explore(functools.partial(_broken, turns, number), bound) >= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("is_discarded", "bound"), [(False, 2), (True, BOUND)])
 def test_lanes_that_work_for_one_table(
     turns: Turns, is_discarded: bool, bound: int, monkeypatch: pytest.MonkeyPatch

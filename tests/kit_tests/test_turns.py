@@ -5,6 +5,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from kit.install import MAJORS
 
 ROOT = Path(__file__).parents[2]
@@ -24,6 +25,7 @@ sys.exit(pytest.main(["-q", "--collect-only", "-p", "no:cacheprovider", "tests"]
 """
 
 
+@pytest.mark.slow
 def test_each_test_has_two_majors_and_each_major_its_share() -> None:
     """Of the whole suite, as it is collected."""
     done = subprocess.run(

@@ -53,6 +53,7 @@ def expected(history: CsnHistory, csn: int) -> dict[str, Rows]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_every_csn_is_a_point(tmp_path: Path, seed: int) -> None:
     """Applied from one CSN to the next, in steps inside of entries and over several."""
@@ -88,6 +89,7 @@ def truncated(history: SharedHistory) -> set[str]:
     return {file.table for entry in entries for file in entry.files if file.ops.get("T")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_several_sources_together(tmp_path: Path, seed: int) -> None:
     """Exact at every CSN over all of them, where a TRUNCATE empties a table on some of them only."""
@@ -102,6 +104,7 @@ def test_several_sources_together(tmp_path: Path, seed: int) -> None:
         assert rows_in(tmp_path / "target") == expected(history, csn)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_several_logs_side_by_side(tmp_path: Path, seed: int) -> None:
     """In the order of LSNs each source has its own; whole entries are what the sources had."""
@@ -116,6 +119,7 @@ def test_several_logs_side_by_side(tmp_path: Path, seed: int) -> None:
         landing.resolve(Point(lsn=2000))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_steps_and_at_once(tmp_path: Path, seed: int) -> None:
     """Where the sources do not show a change of columns together, steps make no difference; nor do stops."""

@@ -103,6 +103,7 @@ def end_of(row: dict[str, Any]) -> Place:
     return (row["gd_to_epoch"], row["gd_to_lsn"], row["gd_to_seq"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", range(4))
 def test_current_state_and_history(block: int, tmp_path: Path) -> None:
     """Merged in batches of any size: rows now, and at places of the past, are the source's."""

@@ -60,6 +60,7 @@ def apply(root: Path, **options: Any) -> None:  # Any: of `Options`
     apply_with(LocalEngine(), root / "landing", root / "target", made)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_every_version_is_the_source_s(seed: int, tmp_path: Path) -> None:
     """Current rows at each entry, by readers that were not written here; with renames and retypes."""
@@ -117,6 +118,7 @@ def test_history_and_changelog_follow_the_columns(read: Read, tmp_path: Path) ->
     }
 
 
+@pytest.mark.slow
 def test_others_keep_the_tables_small(tmp_path: Path) -> None:
     """OPTIMIZE, VACUUM, checkpoints and clean-up by delta-rs between applies change no row."""
     source = History(tmp_path / "landing", 3, with_schema_changes=False)
@@ -158,6 +160,7 @@ def test_rows_that_another_writer_changed(tmp_path: Path) -> None:
     assert sorted((tmp_path / "target").rglob("*")) == before
 
 
+@pytest.mark.slow
 def test_old_commits_go_behind_a_checkpoint(tmp_path: Path) -> None:
     """After vacuum a table is read from its checkpoint, here and by others; compaction changes no row."""
     source = History(tmp_path / "landing", 7, with_schema_changes=False)
@@ -178,6 +181,7 @@ def test_old_commits_go_behind_a_checkpoint(tmp_path: Path) -> None:
     apply(tmp_path)
 
 
+@pytest.mark.slow
 def test_positions_can_be_read(tmp_path: Path) -> None:
     """The versions that belong together are there, also after compaction and vacuum."""
     source = History(tmp_path / "landing", 15, with_schema_changes=False)
@@ -294,6 +298,7 @@ def test_tables_on_a_store(tmp_path: Path, s3: S3) -> None:
         assert changes.to_pyarrow_table().num_rows > len(state.rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("with_vectors", [False, True])
 def test_layouts(tmp_path: Path, *, with_vectors: bool) -> None:
     """Files are divided by values, NULLs and odd ones too, and rows sorted; a column may be renamed, or go."""

@@ -31,6 +31,7 @@ class Clock:
         return self.now
 
 
+@pytest.mark.slow
 def test_a_followed_target_stays_small(tmp_path: Path) -> None:
     """After many applies: few files of each kind, no version nobody reads, every row right."""
     source = History(tmp_path / "landing", 3, with_schema_changes=False, tables=shop()[:1], keys=40)

@@ -83,6 +83,7 @@ def no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.fsync", lambda _: None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", range(2))
 def test_current_state_and_history(block: int, tmp_path: Path) -> None:
     """Current rows are the source's, and history gives every state it ever had."""
@@ -134,6 +135,7 @@ def end(row: dict[str, Any]) -> Place:
     return (row["gd_to_epoch"], row["gd_to_lsn"], max(row["gd_to_seq"], 0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", range(2))
 def test_schema_changes(block: int, tmp_path: Path) -> None:
     """Columns come, go, change name and type, the key's type too: the rows are the source's."""
@@ -145,6 +147,7 @@ def test_schema_changes(block: int, tmp_path: Path) -> None:
         check_current(history, target)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_chosen", [None, False, True])
 def test_schemas_that_alternate(is_chosen: bool | None, tmp_path: Path) -> None:
     """Back and forth inside of entries and transactions, with snapshots of some rows or all ahead of them."""

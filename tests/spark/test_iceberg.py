@@ -87,6 +87,7 @@ def check(catalog: Catalog, source: History) -> None:
             assert canon([tuple(row[name] for name in state.names) for row in rows]) == state.rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_every_version_is_the_source_s(seed: int, catalog: Catalog, tmp_path: Path) -> None:
     """Rows at the tag of each entry, with renames and retypes, by readers that were not written here."""
@@ -340,6 +341,7 @@ def test_one_of_two_writers_is_told(
     check(catalog, source)
 
 
+@pytest.mark.slow
 def test_upkeep_keeps_what_is_shown(catalog: Catalog, tmp_path: Path) -> None:
     """After compact and vacuum all is readable, few snapshots are left, and no file that none names."""
     source = small(tmp_path)
@@ -362,6 +364,7 @@ def test_upkeep_keeps_what_is_shown(catalog: Catalog, tmp_path: Path) -> None:
     check(catalog, source)
 
 
+@pytest.mark.slow
 def test_many_applies_leave_few_files(
     catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -442,6 +445,7 @@ def test_verify_tells_what_others_changed(
     assert main(verify) == EX_OK, capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_technical_columns_may_be_hidden(catalog: Catalog, tmp_path: Path) -> None:
     """Current tables have the source's columns alone, over changes and upkeep; those beside have all."""
     source = History(tmp_path / "landing", 4)

@@ -191,6 +191,7 @@ def test_a_host_that_slept_while_its_number_was_taken_and_given_up(tmp_path: Pat
     check(tmp_path / "mirror", is_whole=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [False, True])
 def test_two_hosts_at_every_request(tmp_path: Path, after: bool) -> None:
     """An old host that stops for a while at any request neither doubles nor damages anything."""
@@ -461,6 +462,7 @@ def test_rows_are_not_left_behind(tmp_path: Path) -> None:
     log.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_random_lives(tmp_path: Path, seed: int) -> None:
     """Landing, shipping, removing, expiring, dying and moving to new hosts, in any order."""

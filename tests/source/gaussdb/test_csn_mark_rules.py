@@ -289,6 +289,7 @@ HISTORIES: dict[str, tuple[tuple[tuple[str, str], ...], tuple[str, ...]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HISTORIES)
 def test_nothing_is_late_lost_doubled_or_halved(name: str) -> None:
     """In every interleaving of a history, with a crash anywhere."""
