@@ -125,7 +125,7 @@ class _Printing:
         self._stream = stream
         self._output = output
         self._target = target
-        self._is_confirming = is_confirming
+        self._confirm = stream.confirm if is_confirming else None
         self._style = stream_style(StreamRequest.of(config))
         self._is_batched = is_batched(StreamRequest.of(config), is_landing=is_confirming)
         self._start_at = config.decoding.start_at
@@ -135,7 +135,6 @@ class _Printing:
         self._rows_from: Lsn | None = None
         self._quiet = dict.fromkeys(_Sign, 0)
         self._shown = Lsn(0)
-        self._confirmed = Lsn(0)
         self._lsn = Lsn(0)  # of what was taken last, for errors
         self._xid: int | None = None
 
@@ -160,12 +159,7 @@ class _Printing:
         for text in self._stream.notices:
             print(f"warning: the server says: {text}", file=sys.stderr)
         self._stream.notices.clear()
-        if not self._is_confirming:
-            self._output.flush()
-        elif self._output.last_end > self._confirmed:
-            self._output.sync()
-            self._confirmed = self._output.last_end
-            self._stream.confirm(self._confirmed)
+        self._output.give_out(self._confirm)
 
     def _take(self, frame: bytes) -> None:
         message = parse_server(frame)

@@ -12,6 +12,7 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from typing import Final
 
 from gaussdecode.model.lsn import Lsn
@@ -46,6 +47,7 @@ class Output:
 
     Attributes:
         last_end: end of the last transaction that was printed whole; 0 for none.
+        confirmed: the same, when it was confirmed last.
         is_full: a limit is reached.
     """
 
@@ -62,6 +64,7 @@ class Output:
             else None
         )
         self.last_end = Lsn(0)
+        self.confirmed = Lsn(0)
         self.is_full = False
 
     def must_end(self) -> bool:
@@ -120,6 +123,15 @@ class Output:
         self.flush()
         with contextlib.suppress(OSError, ValueError):  # a pipe or terminal has no disk
             os.fsync(sys.stdout.fileno())
+
+    def give_out(self, confirm: Callable[[Lsn], None] | None) -> None:
+        """Flush the output; what is complete is then confirmed, with `confirm`."""
+        if confirm is None:
+            self.flush()
+        elif self.last_end > self.confirmed:
+            self.sync()
+            self.confirmed = self.last_end
+            confirm(self.confirmed)
 
     def close(self) -> None:
         """Drop lines that are held back."""

@@ -106,12 +106,11 @@ class _Printing:
         self._styler = styler
         self._output = output
         self._end = end
-        self._is_confirming = is_confirming
+        self._confirm = self._tell if is_confirming else None
         self._shows_keepalives = config.decoding.enable_heartbeat
         self._shown = Lsn(0)
         self._written = Lsn(0)
         self._lsn = Lsn(0)  # of what was taken last, for errors
-        self._confirmed = Lsn(0)  # as long as it is 0, nothing is
         self._is_open = False
         self._xid: int | None = None
         self._next_status = 0.0
@@ -133,20 +132,15 @@ class _Printing:
                 self._wait()
             elif self._is_last(frame):
                 break
-        self._give_out()
+        self._output.give_out(self._confirm)
 
-    def _give_out(self) -> None:
-        """Flush the output, then confirm it to the server."""
-        if not self._is_confirming:
-            self._output.flush()
-        elif self._output.last_end > self._confirmed:
-            self._output.sync()
-            self._confirmed = self._output.last_end
-            self._send_status(is_reply_wanted=False)
+    def _tell(self, _confirmed: Lsn) -> None:
+        """Tell the server what the output has confirmed."""
+        self._send_status(is_reply_wanted=False)
 
     def _wait(self) -> None:
         """Wait briefly for the server; ask a silent one for its position."""
-        self._give_out()
+        self._output.give_out(self._confirm)
         readable = self._connection.wait_for_frames(_IDLE_SECONDS)
         now = time.monotonic()
         if readable:
@@ -159,8 +153,9 @@ class _Printing:
     def _send_status(self, *, is_reply_wanted: bool) -> None:
         """Keep the connection alive."""
         now_us = time.time_ns() // 1000 - EPOCH_US
-        written = max(self._written, self._confirmed)
-        status = StatusUpdate(written, self._confirmed, self._confirmed, now_us, is_reply_wanted)
+        confirmed = self._output.confirmed  # as long as it is 0, nothing is
+        written = max(self._written, confirmed)
+        status = StatusUpdate(written, confirmed, confirmed, now_us, is_reply_wanted)
         self._connection.send_frame(status.to_bytes())
         self._next_status = time.monotonic() + _STATUS_SECONDS
 

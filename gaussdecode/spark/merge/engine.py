@@ -27,6 +27,8 @@ Grouped = Iterator[tuple[int, bytes]]
 Said = TypeVar("Said")
 Step = tuple[Callable[[int, Sequence[bytes]], Said], Mapping[int, int]]
 """How to reduce a group, and the task that does, from 0, by group; 0 where none is given."""
+Steps = tuple[Step[Grouped], Step[list[str]]]
+Mapper = Callable[[Task], Grouped]
 
 _GROUP: Final = ("gd_task", "gd_group")
 _PAYLOADS: Final = "gd_task bigint, gd_group bigint, payload binary"
@@ -57,28 +59,16 @@ class Engine(Protocol):
     def each(self, tasks: Sequence[Task], run: Callable[[Task], Iterator[str]]) -> list[str]:
         """Run every task; give all they say."""
 
-    def grouped(
-        self,
-        tasks: Sequence[Task],
-        run: Callable[[Task], Grouped],
-        reduce: Callable[[int, Sequence[bytes]], list[str]],
-        shares: Mapping[int, int],
-    ) -> list[str]:
+    def grouped(self, tasks: Sequence[Task], run: Mapper[Task], step: Step[list[str]]) -> list[str]:
         """Run every task, bring together what they give for each group, and reduce that.
 
         Args:
             tasks: descriptions that pickle.
             run: gives numbers of groups and bytes.
-            reduce: takes a group and all its bytes.
-            shares: number of the task, from 0, that reduces a group; 0 where none is given.
+            step: takes a group and all its bytes.
         """
 
-    def gathered(
-        self,
-        tasks: Sequence[Task],
-        run: Callable[[Task], Grouped],
-        steps: tuple[Step[Grouped], Step[list[str]]],
-    ) -> list[str]:
+    def gathered(self, tasks: Sequence[Task], run: Mapper[Task], steps: Steps) -> list[str]:
         """Do the same in two steps: what the first gives for groups, the second reduces."""
 
 
@@ -94,24 +84,13 @@ class LocalEngine:
         """See `Engine`."""
         return [text for task in tasks for text in run(task)]
 
-    def grouped(
-        self,
-        tasks: Sequence[Task],
-        run: Callable[[Task], Grouped],
-        reduce: Callable[[int, Sequence[bytes]], list[str]],
-        shares: Mapping[int, int],
-    ) -> list[str]:
+    def grouped(self, tasks: Sequence[Task], run: Mapper[Task], step: Step[list[str]]) -> list[str]:
         """See `Engine`."""
-        del shares  # there is one process
+        reduce, _ = step  # there is one process
         found = _by_group(pair for task in tasks for pair in run(task))
         return [text for group in sorted(found) for text in reduce(group, found.pop(group))]
 
-    def gathered(
-        self,
-        tasks: Sequence[Task],
-        run: Callable[[Task], Grouped],
-        steps: tuple[Step[Grouped], Step[list[str]]],
-    ) -> list[str]:
+    def gathered(self, tasks: Sequence[Task], run: Mapper[Task], steps: Steps) -> list[str]:
         """See `Engine`."""
         (reduce, _), (gather, _) = steps
         found = _by_group(pair for task in tasks for pair in run(task))
@@ -159,24 +138,14 @@ class SparkEngine:
         )
         return _collect(frame)
 
-    def grouped(
-        self,
-        tasks: Sequence[Task],
-        run: Callable[[Task], Grouped],
-        reduce: Callable[[int, Sequence[bytes]], list[str]],
-        shares: Mapping[int, int],
-    ) -> list[str]:
+    def grouped(self, tasks: Sequence[Task], run: Mapper[Task], step: Step[list[str]]) -> list[str]:
         """See `Engine`."""
         if not tasks:
             return []
+        reduce, shares = step
         return _collect(_said(self._mapped(tasks, run, shares), reduce))
 
-    def gathered(
-        self,
-        tasks: Sequence[Task],
-        run: Callable[[Task], Grouped],
-        steps: tuple[Step[Grouped], Step[list[str]]],
-    ) -> list[str]:
+    def gathered(self, tasks: Sequence[Task], run: Mapper[Task], steps: Steps) -> list[str]:
         """See `Engine`."""
         if not tasks:
             return []
@@ -195,7 +164,7 @@ class SparkEngine:
         return _collect(_said(reduced, gather))
 
     def _mapped(
-        self, tasks: Sequence[Task], run: Callable[[Task], Grouped], shares: Mapping[int, int]
+        self, tasks: Sequence[Task], run: Mapper[Task], shares: Mapping[int, int]
     ) -> "DataFrame":
         """What tasks give, where it is reduced."""
         task_of = _TaskOf.of(shares)
@@ -245,7 +214,7 @@ def _each_batch(
 def _grouped_batch(
     batches: Iterator[pa.RecordBatch],
     tasks: Sequence[Task],
-    run: Callable[[Task], Grouped],
+    run: Mapper[Task],
     task_of: _TaskOf,
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches:

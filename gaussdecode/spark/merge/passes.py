@@ -145,8 +145,10 @@ class Passes:
         texts = self._worker.grouped(
             [task for task in looks if task.job.index in involved],
             functools.partial(tasks.map_involved, involved=involved),
-            functools.partial(tasks.resolve_group, jobs=list(jobs)),
-            tasks.shares_of_involved(jobs, involved, self._sizes.reduce),
+            (
+                functools.partial(tasks.resolve_group, jobs=list(jobs)),
+                tasks.shares_of_involved(jobs, involved, self._sizes.reduce),
+            ),
         )
         found: dict[int, list[str]] = {index: [] for index in involved}
         for text in texts:
