@@ -7,7 +7,6 @@ import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from gaussdecode.errors import ConfigError, SparkEndedError
@@ -102,12 +101,7 @@ class EndedBy:
     def __enter__(self) -> None:
         """Begin."""
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
         """Suppress an error that the requested stop caused."""
         if not isinstance(error, Exception) or not self._stop.is_set():
             return False

@@ -12,7 +12,6 @@ import secrets
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from gaussdecode.collect.entry_barrier import EntryBarrier
@@ -148,12 +147,7 @@ class Pipeline:
         if kind is not SourceKind.CAPTURE and (self.log is None or self.log.is_empty):
             raise ConfigError(_no_landing(self._config))
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_exception: object) -> None:
         """Let go; what is not committed is left to recovery after an error."""
         self._is_leaving = True  # nobody waits for a full disk any more
         if self._housekeeper is not None:

@@ -20,7 +20,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import BinaryIO, Final, Generic, NamedTuple, TypeVar
 
 from gaussdecode.errors import AccessError, ConfigError, DiskError, LandingError
@@ -436,12 +435,7 @@ class _Lent(Generic[_Given]):
     def __enter__(self) -> _Given:
         return self._given
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         os.close(self._descriptor)
         if self._root is not None and isinstance(error, PermissionError):
             error.filename = str(self._root / self._path)

@@ -7,7 +7,6 @@ that stands still shows as working or waiting all the time, not as idle.
 import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
 
 
 class Stopwatch:
@@ -39,12 +38,7 @@ class Stopwatch:
     def __enter__(self) -> None:
         self._change(1)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_exception: object) -> None:
         self._change(-1)
 
     def _change(self, by: int) -> None:

@@ -1,7 +1,6 @@
 """Open connections for the commands, in the same way as the daemon."""
 
 import dataclasses
-from types import TracebackType
 from typing import Self
 
 from gaussdecode.errors import ConfigError
@@ -70,12 +69,7 @@ class GaussPair:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_exception: object) -> None:
         self.stream.close()
         self.sql.close()
 

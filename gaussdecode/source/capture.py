@@ -24,7 +24,6 @@ import struct
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any, Final, Self
 
 from gaussdecode.errors import ConfigError, DiskError, WireError
@@ -238,12 +237,7 @@ class CaptureWriter:
         """Begin; `finish` ends it in order."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """After an error, close the file as it is."""
         if error is not None:
             self._abandon()

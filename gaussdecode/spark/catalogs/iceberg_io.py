@@ -6,7 +6,6 @@ pyiceberg loads this class by name. It opens a store with the same settings as a
 import dataclasses
 import io
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile, OutputStream
@@ -47,12 +46,7 @@ class _Written(io.BytesIO):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if kind is None:
             self.close()
 
