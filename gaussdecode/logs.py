@@ -52,7 +52,6 @@ class Event(enum.StrEnum):
     TURNS_GIVEN_UP = "turns_given_up"
     STANDBY_PROMOTED = "standby_promoted"
     TIMELINE_FOLLOWED = "timeline_followed"
-    SOURCE_LOST = "source_lost"
     CATALOG_UNREADABLE = "catalog_unreadable"
     SPOOL_FULL = "spool_full"
     CHILD_STARTED = "child_started"

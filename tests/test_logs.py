@@ -70,7 +70,7 @@ def test_levels_below_are_left_out(lines: io.StringIO) -> None:
 )
 def test_secret_fields_are_dropped_at_any_depth(lines: io.StringIO, key: str) -> None:
     """Whatever names a secret never reaches the log."""
-    get_logger("source").info(Event.SOURCE_LOST, **{key: "hunter2"}, inner={key: "hunter2"})
+    get_logger("source").info(Event.SERVER_NOTICE, **{key: "hunter2"}, inner={key: "hunter2"})
     assert "hunter2" not in lines.getvalue()
 
 
@@ -86,7 +86,7 @@ def test_secret_fields_are_dropped_at_any_depth(lines: io.StringIO, key: str) ->
 )
 def test_secrets_in_texts_are_cut_out(lines: io.StringIO, text: str) -> None:
     """The library may repeat a connection string in its message."""
-    get_logger("source").warning(Event.SOURCE_LOST, reason=text, more=[text])
+    get_logger("source").warning(Event.SERVER_NOTICE, reason=text, more=[text])
     assert "hunter2" not in lines.getvalue()
     assert "***" in redact(text)
 
@@ -183,7 +183,7 @@ def test_the_journal_gets_priorities(tmp_path: Path, monkeypatch: pytest.MonkeyP
         logger = get_logger("land")
         for write in (logger.debug, logger.info, logger.warning, logger.error):
             write(Event.BATCH_LANDED)
-        relay({"event": "source_lost", "level": "warning"}, stage="source")
+        relay({"event": "server_notice", "level": "warning"}, stage="source")
         file.seek(0)
         lines = file.read().splitlines()
     assert [line[:3] for line in lines] == ["<7>", "<6>", "<4>", "<3>", "<4>"]

@@ -132,14 +132,3 @@ class Feedback:
             and self.ping_us is None
             and now_us - self.heard_us >= self.receiver_timeout_us // 2
         )
-
-    def check_invariants(self) -> None:
-        """Assert what must hold after every step.
-
-        Never confirm more than is durable; never confirm less than before (the caller
-        compares what it took); never claim to have written less than is durable.
-        """
-        assert self.sent_flushed_lsn <= self.durable_lsn, "confirmed more than is durable"
-        assert self.sent_us is None or self.sent_flushed_lsn <= self.written_lsn, (
-            "confirmed more than was received"
-        )

@@ -9,7 +9,6 @@ from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.postgresql.connection import connect
 from gaussdecode.source.postgresql.slot import (
     advance_slot,
-    create_publication,
     create_slot,
     drop_slot,
     list_slots,
@@ -124,12 +123,10 @@ def test_published_tables_show_who_cannot_update(
     """A table without identity is told apart before its first UPDATE fails."""
     database.execute(
         "CREATE TABLE keyed (id int PRIMARY KEY); CREATE TABLE bare (id int);"
-        'CREATE TABLE "Full" (id int); ALTER TABLE "Full" REPLICA IDENTITY FULL'
+        'CREATE TABLE "Full" (id int); ALTER TABLE "Full" REPLICA IDENTITY FULL;'
+        """CREATE PUBLICATION "some, 'odd"" name" FOR TABLE "Full", keyed, bare"""
     )
     with connect(address) as connection:
-        create_publication(
-            connection, "some, 'odd\" name", ['public."Full"', "public.keyed", "public.bare"]
-        )
         found = published_tables(connection, ["some, 'odd\" name"])
         assert published_tables(connection, []) == []
     assert {table.name: table.can_update for table in found} == {

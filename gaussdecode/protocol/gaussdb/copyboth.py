@@ -27,8 +27,6 @@ from gaussdecode.protocol.copyboth import XLogData
 
 _KEEPALIVE: Final = struct.Struct("<cQiiqBB6s")
 _STATUS: Final = struct.Struct("<cQQQQQiiqB3xI")
-KEEPALIVE_BYTES: Final = _KEEPALIVE.size
-STATUS_BYTES: Final = _STATUS.size
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

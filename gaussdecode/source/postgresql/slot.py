@@ -15,7 +15,6 @@ from gaussdecode.settings.source_sections import NOT_STREAMED, STREAMED, STREAME
 from gaussdecode.source.postgresql.connection import Connection, Row
 from gaussdecode.source.postgresql.publications import tables_of
 from gaussdecode.source.quoting import (
-    identifier,
     literal,
     publication_list,
     slot_identifier,
@@ -319,9 +318,3 @@ def advance_slot(connection: Connection, name: str, lsn: Lsn) -> Lsn:
     call = f"pg_catalog.pg_replication_slot_advance({literal(name)}, '{lsn}')"
     rows = connection.query(f"SELECT end_lsn FROM {call}")  # noqa: S608 - quoted above
     return Lsn.parse(rows[0][0] or "")
-
-
-def create_publication(connection: Connection, name: str, tables: Sequence[str] = ()) -> None:
-    """Create a publication for tables (quoted names), or for all when none is given."""
-    target = f"TABLE {', '.join(tables)}" if tables else "ALL TABLES"
-    connection.query(f"CREATE PUBLICATION {identifier(name)} FOR {target}")

@@ -11,8 +11,6 @@ from gaussdecode.errors import SequenceError, TruncatedError, WireError
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.protocol.copyboth import XLogData
 from gaussdecode.protocol.gaussdb.copyboth import (
-    KEEPALIVE_BYTES,
-    STATUS_BYTES,
     Keepalive,
     StatusUpdate,
     check_flush,
@@ -36,7 +34,7 @@ def test_keepalive_vector() -> None:
     assert message.reply_wanted is expected["reply_requested"]
     assert message.is_catching_up is expected["catchup"]
     assert message.to_bytes() == data
-    assert len(data) == KEEPALIVE_BYTES == vector("K01")["length"]
+    assert len(data) == vector("K01")["length"]
 
 
 def test_status_vector() -> None:
@@ -51,7 +49,7 @@ def test_status_vector() -> None:
     assert update.reply_wanted is expected["reply_requested"]
     assert (update.peer_role, update.peer_state, update.flags) == (0, 0, 0)
     assert update.to_bytes() == data
-    assert len(data) == STATUS_BYTES == vector("R01")["length"]
+    assert len(data) == vector("R01")["length"]
 
 
 def test_two_positions_fill_the_status() -> None:

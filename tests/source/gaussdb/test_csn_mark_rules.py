@@ -18,12 +18,10 @@ from gaussdecode.source.gaussdb.csn_mark_rules import (
     Answer,
     Ask,
     Mark,
-    Passed,
     Round,
     Running,
     Session,
     What,
-    confirmable,
 )
 
 # Kinds of transactions, by the states they go through. A dot is idle, digits are statements.
@@ -85,8 +83,7 @@ class Rule:
 
     def confirm(self, mark: Mark, world: World) -> dict[str, Lsn] | None:
         """What is confirmed now."""
-        found = confirmable([mark], world.durable)
-        return None if found is None else dict(found.confirmable_lsns)
+        return dict(mark.confirmable_lsns) if mark.csn <= world.durable else None
 
     def answered(self, ask: Ask, answer: Answer) -> Answer:
         """What the round is told."""
@@ -360,7 +357,7 @@ class HighIsConfirmed(Rule):
     """HIGH is confirmed in place of LOW."""
 
     def confirm(self, mark: Mark, world: World) -> dict[str, Lsn] | None:
-        return dict(mark.required_lsns) if confirmable([mark], world.durable) else None
+        return dict(mark.required_lsns) if mark.csn <= world.durable else None
 
 
 class NotDurable(Rule):
@@ -463,19 +460,3 @@ def test_a_session_with_another_statement_is_not_waited_for() -> None:
     ):
         told = told.answered(Ask("a", what), answer)
     assert {row.xid for _, row in told.waiting} == {2, 3, 4, 5}
-
-
-def test_a_stream_in_order_has_come_below_its_least_node() -> None:
-    """What has the CSN itself may be on its way; going back is refused."""
-    passed = Passed({"a": 0, "b": 0}).answered("a", 9)
-    assert passed.csn == 0
-    assert passed.answered("b", 7).csn == 6
-    with pytest.raises(SequenceError, match="a sends CSN 8 after 9"):
-        passed.answered("a", 8)
-
-
-def test_the_highest_durable_mark_is_confirmed() -> None:
-    """None without one that is durable."""
-    marks = [Mark(csn, {"a": Lsn(csn)}, {"a": Lsn(csn)}) for csn in (4, 6, 8)]
-    assert confirmable(marks, 7) == marks[1]
-    assert confirmable(marks, 3) is None
