@@ -107,7 +107,6 @@ def _print(
     *,
     is_json: bool,
 ) -> None:
-    """Print the result."""
     works = report.works(values, context.decoder_count, context.lane_count)
     limit = report.limit_of_run(works, values, seconds, context)
     foreign = int(sum(values.get(_FOREIGN, {}).values()))

@@ -11,7 +11,7 @@ _USUAL_EPHEMERAL: Final = 32768
 _TRIES: Final = 200
 
 
-def free_port(host: str = "127.0.0.1") -> int:
+def free_port() -> int:
     """Find a TCP port that nobody uses, outside of those that outgoing connections get.
 
     A port that the kernel chooses for ``bind`` comes from the same range as the local ports
@@ -26,12 +26,12 @@ def free_port(host: str = "127.0.0.1") -> int:
         port = random.randrange(_LOWEST_PORT, end) if end > _LOWEST_PORT else 0
         with socket.socket() as probe:
             try:
-                probe.bind((host, port))
+                probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
             found: int = probe.getsockname()[1]
             return found
-    raise OSError(f"no free TCP port on {host} among {_TRIES} from {_LOWEST_PORT} to {end - 1}")
+    raise OSError(f"no free TCP port on 127.0.0.1 among {_TRIES} from {_LOWEST_PORT} to {end - 1}")
 
 
 def _ephemeral_start() -> int:

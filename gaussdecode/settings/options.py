@@ -110,9 +110,10 @@ def _everywhere(value: object) -> dict[SourceKind, object]:
     return dict.fromkeys(SourceKind, value)
 
 
-def _not_gaussdb(value: object) -> dict[SourceKind, object]:
-    return {SourceKind.POSTGRESQL: value, SourceKind.CAPTURE: value}
-
+_ON_BUT_GAUSSDB: Final[dict[SourceKind, object]] = {
+    SourceKind.POSTGRESQL: True,
+    SourceKind.CAPTURE: True,
+}
 
 OPTIONS: Final[tuple[Option, ...]] = (
     Option(
@@ -360,7 +361,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         name="auto-advance",
         type=_SWITCH,
         default=False,
-        own_defaults=_not_gaussdb(True),
+        own_defaults=_ON_BUT_GAUSSDB,
         meaning="The slot advances when everything is confirmed and nothing waits to be sent.",
         postgresql=_daemon(
             "always, because an idle slot would otherwise keep WAL; false is refused", True
@@ -404,7 +405,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         name="timezone-is-utc",
         type=_SWITCH,
         default=False,
-        own_defaults=_not_gaussdb(True),
+        own_defaults=_ON_BUT_GAUSSDB,
         meaning="Times with a time zone are sent in UTC.",
         postgresql=Support(
             Doer.SERVER, "always: the daemon sets TimeZone; false is refused", (True,)
@@ -523,7 +524,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         name="include-originid",
         type=_SWITCH,
         default=False,
-        own_defaults=_not_gaussdb(True),
+        own_defaults=_ON_BUT_GAUSSDB,
         meaning="Transactions have their replication origin; only in openGauss's source.",
         postgresql=_daemon("the origin is always in gd_transactions; false is refused", True),
         gaussdb=_refused("it is not among the options of GaussDB", False),

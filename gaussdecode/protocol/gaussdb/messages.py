@@ -389,14 +389,14 @@ def backend(tag: Tag, body: bytes = b"") -> bytes:
     return frontend(tag.value, body)
 
 
-def split_all(data: bytes, limit_bytes: int = COMMAND_LIMIT_BYTES) -> Iterable[Message]:
+def split_all(data: bytes) -> Iterable[Message]:
     """Read messages that are all there.
 
     Raises:
         TruncatedError: the last one is cut off.
         WireError: one is damaged.
     """
-    reader = MessageReader(limit_bytes)
+    reader = MessageReader(COMMAND_LIMIT_BYTES)
     reader.feed(data)
     while (message := reader.take()) is not None:
         yield message

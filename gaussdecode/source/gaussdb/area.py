@@ -18,7 +18,6 @@ What GaussDB's function leaves out is not known: only an openGauss is asked.
 
 import json
 import time
-from collections.abc import Callable
 from typing import Final
 
 from gaussdecode.errors import SourceError, SourceRefusedError
@@ -55,12 +54,10 @@ class Area:
 
     Args:
         address: address of the SQL port; the role needs REPLICATION, as for the stream.
-        clock: monotonic seconds.
     """
 
-    def __init__(self, address: SourceAddress, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, address: SourceAddress) -> None:
         self._address = address
-        self._clock = clock
         self._connection: GaussConnection | None = None
         self._rest_until = float("-inf")
         self.failure = ""
@@ -81,7 +78,7 @@ class Area:
             Schema and name of each; empty where it lost nothing; None where nobody can tell, and why is
             in `failure`.
         """
-        if self._clock() < self._rest_until:
+        if time.monotonic() < self._rest_until:
             return None
         try:
             return self._ask(of)
@@ -93,7 +90,7 @@ class Area:
             self.failure = error.reason
             is_refused = isinstance(error, SourceRefusedError)
             rest = _REST_SECONDS if is_refused else _PAUSE_SECONDS
-            self._rest_until = self._clock() + rest
+            self._rest_until = time.monotonic() + rest
             return None
 
     def _ask(self, of: LostChanges) -> frozenset[Table] | None:

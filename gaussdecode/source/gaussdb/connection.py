@@ -227,7 +227,7 @@ class GaussConnection:
         """
         if body is None:
             return broken(Phase.STREAM, "the server closed the connection")
-        return error_of_body(body, Phase.STREAM, self._secrets)
+        return error_of_body(body, self._secrets)
 
     def send(self, data: bytes, limit_seconds: float = _STOPPING_SECONDS) -> None:
         """Send bytes of a stream, waiting until the system has taken them.

@@ -192,12 +192,10 @@ def broken(phase: Phase, message: str, secrets: tuple[str, ...] = ()) -> SourceE
     return _made(phase, text, judge(phase, None), None)
 
 
-def error_of_body(
-    body: bytes, phase: Phase = Phase.STREAM, secrets: tuple[str, ...] = ()
-) -> GaussDecodeError:
-    """Make the exception for the body of an ErrorResponse; a damaged one is a WireError."""
+def error_of_body(body: bytes, secrets: tuple[str, ...] = ()) -> GaussDecodeError:
+    """Make the exception for an ErrorResponse in the stream; a damaged one is a WireError."""
     try:
-        return server_error(phase, notice_fields(body), secrets)
+        return server_error(Phase.STREAM, notice_fields(body), secrets)
     except WireError as error:
         return error
 

@@ -17,7 +17,7 @@ import secrets
 import struct
 import uuid
 from base64 import b85decode, b85encode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 from typing import Any, BinaryIO, Final, NamedTuple
 
@@ -170,7 +170,7 @@ def is_current(span: Span, ended: Ints) -> npt.NDArray[np.bool_]:
     return result
 
 
-def current_rows(root: Place, file: StateFile, columns: Sequence[str] | None = None) -> pa.Table:
+def current_rows(root: Place, file: StateFile) -> pa.Table:
     """Read the current rows of a file.
 
     Raises:
@@ -178,7 +178,7 @@ def current_rows(root: Place, file: StateFile, columns: Sequence[str] | None = N
     """
     path = root / file.path
     try:
-        rows = read_table(path, columns)
+        rows = read_table(path)
     except (OSError, pa.ArrowException) as error:
         raise LandingError(f"{path} cannot be read: {error}; restore the target") from error
     if not file.deletes:
