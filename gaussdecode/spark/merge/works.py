@@ -64,6 +64,8 @@ def works_of(
                     ignore_through=of.ignore_through,
                     current=context.store.files_of(first.table, version.current, schema.source),
                     buckets=of.buckets,
+                    closed=[],
+                    changelog=[],
                 )
             )
     return works
