@@ -40,8 +40,8 @@ WELL = Inspection(
         "max_slot_wal_keep_size": "100GB", "idle_replication_slot_timeout": "0",
         "synchronized_standby_slots": "standby",
     },
-    senders=1, slots=1, own_connections=0, is_standby=False, is_encrypted=True,
-    tls_version="TLSv1.3", clock_offset=0.01, oldest_transaction=2.0, prepared_transactions=0,
+    senders=1, slots=1, is_standby=False, is_encrypted=True,
+    clock_offset=0.01, oldest_transaction=2.0, prepared_transactions=0,
 )  # fmt: skip
 
 

@@ -39,11 +39,8 @@ _SETTINGS: Final = (
 _USE: Final = """
     SELECT (SELECT count(*) FROM pg_catalog.pg_stat_activity WHERE backend_type = 'walsender'),
         (SELECT count(*) FROM pg_catalog.pg_replication_slots),
-        (SELECT count(*) FROM pg_catalog.pg_stat_activity
-            WHERE usename = current_user AND pid <> pg_backend_pid()),
         pg_catalog.pg_is_in_recovery(),
         (SELECT ssl FROM pg_catalog.pg_stat_ssl WHERE pid = pg_backend_pid()),
-        (SELECT version FROM pg_catalog.pg_stat_ssl WHERE pid = pg_backend_pid()),
         extract(epoch FROM clock_timestamp()),
         (SELECT max(extract(epoch FROM clock_timestamp() - xact_start))
             FROM pg_catalog.pg_stat_activity WHERE backend_type = 'client backend'),
@@ -74,10 +71,8 @@ class Inspection:
         settings: settings by name; those the version does not know are missing.
         senders: walsender processes now.
         slots: replication slots now.
-        own_connections: own connections of the role now, but for this one.
         is_standby: the server is in recovery.
-        is_encrypted: this connection, with `tls_version`; None where the server hides it.
-        tls_version: such as TLSv1.3.
+        is_encrypted: this connection; None where the server hides it.
         clock_offset: seconds by which the server's clock is ahead of ours.
         oldest_transaction: seconds; None where there is none.
         prepared_transactions: two-phase transactions that wait.
@@ -95,10 +90,8 @@ class Inspection:
     settings: dict[str, str]
     senders: int
     slots: int
-    own_connections: int
     is_standby: bool
     is_encrypted: bool | None
-    tls_version: str | None
     clock_offset: float
     oldest_transaction: float | None
     prepared_transactions: int
@@ -140,15 +133,13 @@ def inspect(connection: Connection, slot: str, publications: Sequence[str]) -> I
         settings={name or "": value or "" for name, value in rows},
         senders=int(use[0] or 0),
         slots=int(use[1] or 0),
-        own_connections=int(use[2] or 0),
-        is_standby=use[3] == "t",
-        is_encrypted=None if use[4] is None else use[4] == "t",
-        tls_version=use[5],
-        clock_offset=float(use[6] or 0) - (began + ended) / 2,
-        oldest_transaction=None if use[7] is None else float(use[7]),
-        prepared_transactions=int(use[8] or 0),
-        frozen_age=int(use[9] or 0),
-        catalog_xmin_age=int(use[10] or 0),
+        is_standby=use[2] == "t",
+        is_encrypted=None if use[3] is None else use[3] == "t",
+        clock_offset=float(use[4] or 0) - (began + ended) / 2,
+        oldest_transaction=None if use[5] is None else float(use[5]),
+        prepared_transactions=int(use[6] or 0),
+        frozen_age=int(use[7] or 0),
+        catalog_xmin_age=int(use[8] or 0),
         unreadable=tuple(
             (spelled_name(schema or ""), spelled_name(name or "")) for schema, name in unreadable
         ),
