@@ -35,10 +35,10 @@ _LONGEST_WAIT = 300.0  # seconds between tries while a store is away; arbitrary
 
 _ACCEPTS: Final = {
     "--accept-gaps": "continue after gap entries, whose changes are lost; the target records this",
-    "--accept-suspects": "continue after suspect entries: tables that they name may have wrong rows "
-    "from there on",
-    "--accept-hidden-truncates": "apply a stream that has no TRUNCATE and no DDL (GaussDB's parallel "
-    "decoding)",
+    "--accept-suspects": "continue after suspect entries: tables that they name may have wrong "
+    "rows from there on",
+    "--accept-hidden-truncates": "apply a stream that has no TRUNCATE and no DDL (GaussDB's "
+    "parallel decoding)",
 }
 
 
@@ -79,8 +79,9 @@ def _form_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--catalog",
         metavar="NAME",
-        help="names of the tables: CATALOG, CATALOG.NAMESPACE or a pattern with {schema} and {table}; for delta "
-        "a catalog of the Spark session, which needs Delta's jar; for iceberg one of pyiceberg's configuration",
+        help="names of the tables: CATALOG, CATALOG.NAMESPACE or a pattern with {schema} and "
+        "{table}; for delta a catalog of the Spark session, which needs Delta's jar; for iceberg "
+        "one of pyiceberg's configuration",
     )
     flag(
         parser,

@@ -66,17 +66,24 @@ def _stopped_text(args: argparse.Namespace, title: str, why: str, *, is_suspect:
     snapshot = f"gaussdecode snapshot CONFIG --table {title}"
     if is_suspect:
         return (
-            f"{stands}. The stream of changes does not show that. Read the table again: {snapshot}; with "
-            "landing.on-suspect: snapshot the daemon does so by itself. Or go on with rows that may be "
-            "wrong: --accept-suspects"
+            f"{stands}. The stream of changes does not show that. Read the table again: "
+            f"{snapshot}; with landing.on-suspect: snapshot the daemon does so by itself. Or go on "
+            "with rows that may be wrong: --accept-suspects"
         )
     if why == UNTOLD:
         return f"{stands}, then snapshot it: {snapshot}"
-    return f"{stands}. Snapshot it ({snapshot}), or declare how columns match: gaussdecode spark columns {args.root} {args.target} {title}"
+    return (
+        f"{stands}. Snapshot it ({snapshot}), or declare how columns match: gaussdecode spark "
+        f"columns {args.root} {args.target} {title}"
+    )
 
 
 def _gone_text(title: str) -> str:
-    return f"{title} is gone from the source, and the columns of its last changes cannot be matched: it keeps the rows from before them. To remove its rows: gaussdecode snapshot CONFIG --table {title} --dropped"
+    return (
+        f"{title} is gone from the source, and the columns of its last changes cannot be matched: "
+        "it keeps the rows from before them. To remove its rows: gaussdecode snapshot CONFIG "
+        f"--table {title} --dropped"
+    )
 
 
 def _alarms(summary: "Summary") -> Iterator[str]:
@@ -88,14 +95,16 @@ def _alarms(summary: "Summary") -> Iterator[str]:
         yield f"entries {list(summary.suspects)} may be incomplete; compare with the source"
     for table, n in sorted(summary.quarantined.items()):
         yield (
-            f"table {unquote(table, errors='replace')} stopped at entry {n}, and stays as it was there "
-            "until a snapshot of it: gaussdecode snapshot CONFIG --table"
+            f"table {unquote(table, errors='replace')} stopped at entry {n}, and stays as it was "
+            "there until a snapshot of it: gaussdecode snapshot CONFIG --table"
         )
     if summary.accepted_gaps:
         yield f"changes are missing at entries {list(summary.accepted_gaps)}, as accepted"
     for title, changes in sorted(summary.unmatched.items()):
         yield (
-            f"{title}: {counted(changes, 'change does', 'changes do')} not fit its rows (an update or a removal of "
-            "a row that is not there, or an insert of one that is): rows are older than the slot, the source changed the table without sending the changes, or an upsert into a ustore table was overtaken. "
-            "Compare it (gaussdecode spark verify), or read it again (gaussdecode snapshot CONFIG --table)"
+            f"{title}: {counted(changes, 'change does', 'changes do')} not fit its rows (an update "
+            "or a removal of a row that is not there, or an insert of one that is): rows are older "
+            "than the slot, the source changed the table without sending the changes, or an upsert "
+            "into a ustore table was overtaken. Compare it (gaussdecode spark verify), or read it again "
+            "(gaussdecode snapshot CONFIG --table)"
         )

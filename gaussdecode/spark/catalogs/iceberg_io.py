@@ -46,7 +46,7 @@ class _Written(io.BytesIO):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+    def __exit__(self, kind: object, *_more: object) -> None:
         if kind is None:
             self.close()
 

@@ -35,7 +35,7 @@ class Leftovers:
         for table, first in self._first.items():
             log, root = self._store.log(table), self._store.table_root(table)
             named = log.paths()
-            # On a store another run may have gone on: what it took away again, our version still names.
+            # On a store another run may have gone on: our version still names what it removed.
             for v in (v for v in log.versions() if v >= first):
                 named |= log.version(v).paths
             for folder in FOLDERS:

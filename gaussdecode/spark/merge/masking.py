@@ -91,7 +91,7 @@ class Masking:
             return record
         if kept is None or kept["masks"] != record["masks"]:
             raise ConfigError(
-                f"{table} was made with {'other masks' if kept else 'no masks'}, which it keeps: begin a new "
-                "target, or leave out --mask for it"
+                f"{table} was made with {'other masks' if kept else 'no masks'}, which it keeps: "
+                "begin a new target, or leave out --mask for it"
             )
         return kept

@@ -136,7 +136,8 @@ class Run:
         if plan.early is None:
             return plan
         self._context.progress(
-            f"entry {plan.early} waits: its snapshot has a condition, and the landing has not reached the position of its rows yet; apply again when more has landed"
+            f"entry {plan.early} waits: its snapshot has a condition, and the landing has not "
+            "reached the position of its rows yet; apply again when more has landed"
         )
         return self._plan(applied, plan.early - 1, only, None)
 
@@ -196,8 +197,8 @@ class Run:
             return
         if not isinstance(self._engine, SparkEngine):
             raise ConfigError(
-                f"{self._store.root}: {work.table} has tests, or rows in quarantine, which need Spark: "
-                "leave out --local"
+                f"{self._store.root}: {work.table} has tests, or rows in quarantine, which need "
+                "Spark: leave out --local"
             )
         from gaussdecode.spark.merge.file_check import check_files
 

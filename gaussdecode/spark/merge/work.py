@@ -11,15 +11,15 @@ from gaussdecode.spark.merge.sizing import Sizes
 from gaussdecode.spark.target.state_file import PartVersion, StateFile, TableVersion
 
 _PART_OF_KEYS: Final = 16
-"""With deletion vectors a merge of few changes reads columns of the key alone: taken as a sixteenth of a file."""
+"""With deletion vectors few changes read columns of the key alone: about a sixteenth of a file."""
 
 
 @dataclasses.dataclass(slots=True)
 class Work:
     """One table on its way from entry `after` to a new version, at entry `to`.
 
-    With several sources there is one for each source with changes, and at the end one for the table,
-    with `parts`.
+    With several sources there is one for each source with changes, and at the end one for the
+    table, with `parts`.
     """
 
     table: str

@@ -78,7 +78,7 @@ def _work(
     version = context.store.newest(table)
     state = state if source is None else state.of(source)
     ids = {schema_id for era in planned.eras for schema_id in era.schemas}
-    # The changelog has files too that a snapshot goes over, maybe of a version that nothing else is of.
+    # The changelog has files too that a snapshot goes over, maybe of a version of their own.
     for schema_id in ids | {change.file.schema_id for change in planned.passed}:
         record = context.landing.schema_record(table, schema_id)
         context.store.keep_schema(table, schema_id, record)
@@ -124,8 +124,8 @@ def _choose_layout(work: Work, wanted: Layout | None) -> None:
     if version is not None:
         if (wanted.partition, wanted.cluster) != (version.partition, version.cluster):
             raise ConfigError(
-                f"{title} was made with another layout, which it keeps: leave out --partition-by and "
-                "--cluster-by for it, or begin a new target"
+                f"{title} was made with another layout, which it keeps: leave out --partition-by "
+                "and --cluster-by for it, or begin a new target"
             )
         return
     if work.source is not None:
