@@ -71,7 +71,7 @@ is the one whose decoder holds the oldest batch; it never waits for another's.
 
 from cpython.ref cimport PyObject
 from libc.stdint cimport UINT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc, realloc
+from libc.stdlib cimport free, malloc
 from libc.string cimport memchr, memcmp, memset, strlen
 
 from gaussdecode.wire._layout cimport (
@@ -96,6 +96,7 @@ from gaussdecode.collect._open cimport (
     batch_leave, open_abort, open_begin, open_create, open_forget, open_free, open_is_aborted,
     open_retain, opens_add, opens_find, opens_free, opens_move, opens_remove,
 )
+from gaussdecode.collect._relations cimport Relations
 from gaussdecode.collect._turns cimport (
     Finished, Turns, turns_begin, turns_free, turns_least, turns_part, turns_pop, turns_push,
 )
@@ -226,10 +227,7 @@ cdef class Assembler:
     cdef object spool
     cdef Accumulator transactions
     cdef Accumulator messages
-    cdef list accumulators          # by version; None: filtered or unknown
-    cdef PyObject **by_version
-    cdef uint32_t version_capacity
-    cdef dict definitions           # by version, of those that no row was released of
+    cdef Relations relations        # `release_kept` puts those of a file in its place
     cdef OpenTransaction *plain     # the one that began with a BEGIN
     cdef bint is_open               # it did, and has not ended
     cdef OpenTransactions streams
@@ -323,8 +321,7 @@ cdef class Assembler:
         self.spool = spool
         self.transactions = transactions
         self.messages = messages
-        self.accumulators = []
-        self.definitions = {}
+        self.relations = Relations(tables)
         self.plain = open_create(0)
         self.total_limit = UINT64_MAX if total_limit is None else total_limit
         self.resume_lsn = resume_lsn
@@ -360,75 +357,6 @@ cdef class Assembler:
         opens_free(&self.streams)
         opens_free(&self.prepared)
         turns_free(&self.turns)
-        free(self.by_version)
-
-    # ---- relations -----------------------------------------------------------------
-
-    cdef int register(self, const uint8_t *entry, const Event *event) except -1 with gil:
-        """Make an accumulator for a version seen for the first time."""
-        cdef uint32_t version = event.index
-        if version < self.version_capacity and version < len(self.accumulators) and (
-            self.accumulators[version] is not None
-        ):
-            return 0
-        self.make_room(version)
-        definition = (<const char *>entry + event.payload_offset)[:event.payload_size]
-        if event.flags & 1:
-            self.definitions[version] = definition
-        else:
-            self.place(version, self.tables.register(version, definition))
-        return 0
-
-    cdef int make_room(self, uint32_t version) except -1:
-        """Have the tables by version reach to one."""
-        cdef uint32_t capacity
-        cdef void *moved
-        while len(self.accumulators) <= version:
-            self.accumulators.append(None)
-        if version >= self.version_capacity:
-            capacity = 2 * version + 64
-            moved = realloc(self.by_version, capacity * sizeof(PyObject *))
-            if moved == NULL:
-                raise MemoryError("no memory for the table of relation versions")
-            self.by_version = <PyObject **>moved
-            memset(
-                &self.by_version[self.version_capacity], 0,
-                (capacity - self.version_capacity) * sizeof(PyObject *),
-            )
-            self.version_capacity = capacity
-        return 0
-
-    cdef PyObject *place(self, uint32_t version, accumulator) except? NULL:
-        """Remember where a version lands; None: nowhere."""
-        self.accumulators[version] = False if accumulator is None else accumulator
-        self.by_version[version] = NULL if accumulator is None else <PyObject *>accumulator
-        return self.by_version[version]
-
-    def forget_version(self, uint32_t version):
-        """Let go of a version's accumulator, which has no rows, until there are some."""
-        self.by_version[version] = NULL
-        self.accumulators[version] = None
-
-    cdef inline PyObject *find(self, uint32_t version) noexcept nogil:
-        return self.by_version[version] if version < self.version_capacity else NULL
-
-    cdef PyObject *find_or_recall(self, uint32_t version, uint64_t lsn) except? NULL nogil:
-        """The accumulator of a version; NULL for a table that is not wanted."""
-        cdef PyObject *found = self.find(version)
-        if found == NULL:
-            found = self.recall(version, lsn)
-        return found
-
-    cdef PyObject *recall(self, uint32_t version, uint64_t lsn) except? NULL with gil:
-        cdef bint is_known = version < len(self.accumulators)
-        if is_known and self.accumulators[version] is False:
-            return NULL
-        if version in self.definitions:
-            return self.place(version, self.tables.register(version, self.definitions.pop(version)))
-        accumulator = self.tables.recall(version) if is_known else None
-        if accumulator is None:
-            fail(f"rows of relation version {version}, which was never described", lsn)
-        return self.place(version, accumulator)
 
     # ---- retained batches of open transactions -------------------------------------
 
@@ -635,18 +563,18 @@ cdef class Assembler:
         cdef uint32_t i, row
         for i in reversed(range(first, stop)):
             if events[i].kind == EVENT_TAKEN_BACK:
-                found = self.find_or_recall(events[i].index, lsn)
+                found = self.relations.find_or_recall(events[i].index, lsn)
                 if found != NULL:
                     table = (<Accumulator>found).table.directory
                     waiting.setdefault(table, []).append((piece, i))
             elif not waiting:
                 continue
             elif events[i].kind == EVENT_TRUNCATE:
-                found = self.find_or_recall(events[i].index, lsn)
+                found = self.relations.find_or_recall(events[i].index, lsn)
                 if found != NULL:
                     waiting.pop((<Accumulator>found).table.directory, None)
             elif events[i].kind == EVENT_SEGMENT:
-                found = self.find_or_recall(parts[events[i].index].version, lsn)
+                found = self.relations.find_or_recall(parts[events[i].index].version, lsn)
                 if found == NULL:
                     continue
                 table = (<Accumulator>found).table.directory
@@ -692,7 +620,7 @@ cdef class Assembler:
         self, const Event *event, uint32_t piece, uint32_t index, Stamp *stamp, int64_t *seq
     ) except -1 with gil:
         """A DELETE of which only the table is said: what it took back is not there, or it lands."""
-        cdef PyObject *found = self.find_or_recall(event.index, stamp.lsn)
+        cdef PyObject *found = self.relations.find_or_recall(event.index, stamp.lsn)
         if found == NULL:
             self.left_out[<int>BECAUSE_NOT_WANTED].count[<int>TALLY_DELETE] += 1
         elif (piece, index) in self.taken_back:
@@ -879,23 +807,13 @@ cdef class Assembler:
         self, OpenTransaction *transaction, Stamp *stamp, int64_t *seq
     ) except -1 with gil:
         """Release what is in a file, whose relation versions are those of another connection."""
-        cdef PyObject **by_version = self.by_version
-        cdef uint32_t capacity = self.version_capacity
-        accumulators, definitions = self.accumulators, self.definitions
-        self.by_version, self.version_capacity = NULL, 0
-        self.accumulators, self.definitions = [], {}
+        cdef Relations relations = self.relations
+        self.relations = relations.of_file(self.files[transaction.stream_xid])
         try:
-            for version, definition in self.files[transaction.stream_xid].relations.items():
-                self.make_room(version)
-                self.place(
-                    version, None if definition is None else self.tables.prepared_table(definition)
-                )
             with nogil:
                 self.release_retained(transaction, stamp, seq)
         finally:
-            free(self.by_version)
-            self.by_version, self.version_capacity = by_version, capacity
-            self.accumulators, self.definitions = accumulators, definitions
+            self.relations = relations
         return 0
 
     cdef int adopt(self, file) except -1:
@@ -971,7 +889,9 @@ cdef class Assembler:
             batch = self.retained_batch(xid, i)
             self.note_versions(batch, versions)
             yield memoryview(batch)
-        facts["relations"] = {version: self.described(version) for version in sorted(versions)}
+        facts["relations"] = {
+            version: self.relations.described(version) for version in sorted(versions)
+        }
 
     cdef retained_batch(self, uint32_t xid, uint32_t index):
         """One of its batches; of what is in memory a view, valid for as long as it is retained."""
@@ -995,15 +915,6 @@ cdef class Assembler:
             elif events[i].kind == EVENT_TRUNCATE or events[i].kind == EVENT_LARGE_ROW:
                 versions.add(events[i].index)
         return 0
-
-    cdef described(self, uint32_t version):
-        """The description of a version; None for a table that does not land."""
-        if version in self.definitions:
-            return self.definitions[version]
-        if version >= len(self.accumulators):
-            fail(f"rows of relation version {version}, which was never described", 0)
-        accumulator = self.accumulators[version]
-        return None if accumulator is False else self.tables.definition(version, accumulator)
 
     def keep(self, file):
         """All of a prepared transaction is in a file, and durable; let go of what is held of it.
@@ -1064,7 +975,7 @@ cdef class Assembler:
                 if open_is_aborted(transaction, event.z):
                     count_segment(&self.left_out[<int>BECAUSE_ABORTED], entry, event)
                     continue
-                found = self.find_or_recall(parts[event.index].version, stamp.lsn)
+                found = self.relations.find_or_recall(parts[event.index].version, stamp.lsn)
                 if found == NULL:
                     count_segment(&self.left_out[<int>BECAUSE_NOT_WANTED], entry, event)
                     continue
@@ -1084,7 +995,7 @@ cdef class Assembler:
                 if open_is_aborted(transaction, event.z):
                     self.left_out[<int>BECAUSE_ABORTED].count[<int>TALLY_TRUNCATE] += 1
                     continue
-                found = self.find_or_recall(event.index, stamp.lsn)
+                found = self.relations.find_or_recall(event.index, stamp.lsn)
                 if found == NULL:
                     self.left_out[<int>BECAUSE_NOT_WANTED].count[<int>TALLY_TRUNCATE] += 1
                 else:
@@ -1103,7 +1014,7 @@ cdef class Assembler:
                 self.append_message(entry, event, stamp, seq[0])
                 seq[0] += 1
             elif event.kind == EVENT_LARGE_ROW:
-                found = self.find_or_recall(event.index, stamp.lsn)
+                found = self.relations.find_or_recall(event.index, stamp.lsn)
                 if found != NULL:
                     self.fail_large(found, event, stamp)
         return 0
@@ -1481,7 +1392,9 @@ cdef class Assembler:
             if open_is_aborted(transaction, events[i].z):
                 continue
             if events[i].kind == EVENT_SEGMENT:
-                found = self.find_or_recall(parts[events[i].index].version, self.boundary_lsn)
+                found = self.relations.find_or_recall(
+                    parts[events[i].index].version, self.boundary_lsn
+                )
                 count_table(transaction, found, events[i].row_count)
                 if transaction.flags & GAUSS_EVENT and found != NULL:
                     self.note_inserted(found, count_inserts(
@@ -1489,12 +1402,12 @@ cdef class Assembler:
                         events[i].row_count,
                     ))
             elif events[i].kind == EVENT_TAKEN_BACK:
-                found = self.find_or_recall(events[i].index, self.boundary_lsn)
+                found = self.relations.find_or_recall(events[i].index, self.boundary_lsn)
                 if found != NULL:
                     count_table(transaction, found, 1)
                     transaction.rows -= 2 * self.note_taken_back(found)
             elif events[i].kind == EVENT_TRUNCATE:
-                found = self.find_or_recall(events[i].index, self.boundary_lsn)
+                found = self.relations.find_or_recall(events[i].index, self.boundary_lsn)
                 count_table(transaction, found, 1)
                 if transaction.flags & GAUSS_EVENT and found != NULL:
                     self.note_truncated(found)
@@ -1553,7 +1466,7 @@ cdef class Assembler:
         cdef PyObject *found
         cdef uint32_t i
         for i in range(header.part_count):
-            found = self.find(parts[i].version)
+            found = self.relations.find(parts[i].version)
             if found != NULL:
                 self.measure_one(found)
         self.measure_one(<PyObject *>self.transactions)
@@ -1576,6 +1489,10 @@ cdef class Assembler:
             self.wants_attention = True
         return 0
 
+    def forget_version(self, uint32_t version):
+        """Let go of a version's accumulator, which has no rows, until there are some."""
+        self.relations.forget_version(version)
+
     def taken(self, uint64_t byte_count):
         """The listener took `byte_count` bytes out of an accumulator."""
         self.held_bytes -= byte_count
@@ -1592,10 +1509,7 @@ cdef class Assembler:
         self.retained_bytes = 0
         self.spooled_bytes = 0
         self.spooled_batches = 0
-        if self.version_capacity:
-            memset(self.by_version, 0, self.version_capacity * sizeof(PyObject *))
-        self.accumulators = []
-        self.definitions = {}
+        self.relations.forget()
         self.held_bytes = 0
 
     # ---- events ----------------------------------------------------------------------
@@ -1782,7 +1696,7 @@ cdef class Assembler:
                 if transaction == NULL:
                     transaction = opens_add(&self.streams, header.stream_xid)
             elif events[i].kind == EVENT_RELATION:
-                self.register(entry, &events[i])
+                self.relations.register(entry, &events[i])
             elif transaction == NULL:
                 self.fail_block(header.stream_xid, b"goes on that never began")
             elif events[i].kind == EVENT_ORIGIN:
@@ -1839,7 +1753,7 @@ cdef class Assembler:
         cdef uint32_t i = 0
         while i < header.event_count:
             if events[i].kind == EVENT_RELATION:
-                self.register(entry, &events[i])
+                self.relations.register(entry, &events[i])
                 i += 1
             elif self.is_open:
                 i = <uint32_t>self.continue_transaction(entry, size, i)
