@@ -59,10 +59,6 @@ transaction inserted into the table and that was not taken back yet: neither lan
 that has such DELETEs, all that is retained is looked at once before it is released. One without an
 inserted row before it is a DELETE of a table without an identity.
 
-Sums. What the reader framed, as each batch says, must be what landed, what was left out for
-some reason, and what stands in the open transaction; after every batch this is compared. Rows
-are counted as they come, before anything is kept or dropped, and again as they are released.
-
 Crash. All state here dies with the process; nothing of it was confirmed.
 
 Deadlock. The rings are read strictly in dispatch order, so the ring that is waited for
@@ -87,8 +83,7 @@ from gaussdecode.wire._layout cimport (
     buffer_append, buffer_move,
 )
 from gaussdecode.wire._tally cimport (
-    tally_add, tally_clear, tally_dict, tally_equals, tally_move, tally_ops, tally_rows,
-    tally_subtract,
+    tally_add, tally_clear, tally_move, tally_ops, tally_rows,
 )
 from gaussdecode.collect._columns cimport Accumulator, Stamp, column_append_value
 from gaussdecode.collect._open cimport (
@@ -96,7 +91,14 @@ from gaussdecode.collect._open cimport (
     batch_leave, open_abort, open_begin, open_create, open_forget, open_free, open_is_aborted,
     open_retain, opens_add, opens_find, opens_free, opens_move, opens_remove,
 )
+from gaussdecode.collect._pumptimes cimport (
+    SPAN_COLLECT, SPAN_DECODE, SPAN_RECEIVE, PumpTimes,
+)
 from gaussdecode.collect._relations cimport Relations
+from gaussdecode.collect._sums cimport (
+    BECAUSE_ABORTED, BECAUSE_BEFORE_START, BECAUSE_EMPTY, BECAUSE_NOT_WANTED, BECAUSE_ORIGIN,
+    BECAUSE_RESENT, BECAUSE_SPECULATIVE, BECAUSE_USER, REASON_COUNT, Reason, Sums, count_segment,
+)
 from gaussdecode.collect._turns cimport (
     Finished, Turns, turns_begin, turns_free, turns_least, turns_part, turns_pop, turns_push,
 )
@@ -106,18 +108,18 @@ from gaussdecode.ipc.ring cimport Ring
 import json
 import sys
 
+from gaussdecode.collect import _sums
 from gaussdecode.collect.spool import NoRoomError
 from gaussdecode.errors import (
-    AccountError,
     ChildError,
     InexactStreamError,
     LargeRowError,
     SequenceError,
     from_record,
 )
-from gaussdecode.model import account
 from gaussdecode.model.csns import MOST_CSN
-from gaussdecode.model.histogram import BOUNDS, Counted
+
+REASONS = _sums.REASONS
 
 cdef enum:
     MAX_WAIT_MS = 100       # arbitrary: how long a stop request may go unnoticed
@@ -128,51 +130,8 @@ cpdef enum:                 # what `Assembler.pump` came back for
     PUMP_ATTENTION = 2
     PUMP_END = 3
 
-cdef enum Reason:           # why something does not land; in the order of REASONS
-    BECAUSE_RESENT = 0
-    BECAUSE_ORIGIN = 1
-    BECAUSE_USER = 2
-    BECAUSE_BEFORE_START = 3
-    BECAUSE_FILTERED = 4
-    BECAUSE_NOT_WANTED = 5
-    BECAUSE_EMPTY = 6
-    BECAUSE_ABORTED = 7
-    BECAUSE_SPECULATIVE = 8
-    REASON_COUNT = 9
-
-cdef enum Span:             # of one batch; in the order of SPANS
-    SPAN_RECEIVE = 0        # from its first message until a decoder took it
-    SPAN_DECODE = 1
-    SPAN_COLLECT = 2        # until it was in order, what it waited for its turn included
-    SPAN_KINDS = 3
-    BUCKETS = 22            # of a histogram: one more than BOUNDS
-
-SPANS = ("receive", "decode", "collect")
-
-REASONS = (
-    account.RESENT, account.ORIGIN, account.USER, account.BEFORE_START, account.FILTERED,
-    account.NOT_WANTED, account.EMPTY, account.ABORTED,
-    account.SPECULATIVE,
-)
-
-
-cdef struct Spans:          # one histogram
-    uint64_t[BUCKETS] count
-    uint64_t ns
-
-
 cdef int fail(str reason, uint64_t lsn) except -1:
     raise SequenceError(reason, lsn)
-
-
-cdef inline void count_segment(
-    Tally *tally, const uint8_t *entry, const Event *event
-) noexcept nogil:
-    """Count the rows of a segment by operation."""
-    cdef const PartHeader *parts = <const PartHeader *>(
-        entry + (<const EntryHeader *>entry).part_offset
-    )
-    tally_ops(tally, entry + parts[event.index].op_offset + event.first_row, event.row_count)
 
 
 cdef inline uint64_t count_inserts(const uint8_t *ops, uint64_t rows) noexcept nogil:
@@ -291,19 +250,9 @@ cdef class Assembler:
     cdef readonly int64_t waiting_since_ns  # monotonic; of the first of them
     cdef readonly bint keepalive_is_urgent
     cdef readonly uint64_t dispatch_seq
-    cdef readonly uint64_t waited_ns
-    cdef uint64_t pumped_ns         # in `pump`, but for the one that runs now,
-    cdef int64_t pump_since_ns      # which began then; 0: none does
-    cdef int64_t wait_since_ns      # when it began to wait for a batch; 0: it does not
-    cdef int64_t told_ns            # by worked_ns, which never falls
     cdef uint32_t end_count
-    cdef Tally framed               # all since `committed`, and what was open then
-    cdef Tally landed
-    cdef Tally[REASON_COUNT] left_out
-    cdef Tally streamed             # of `framed`, what stands in streamed and prepared ones
-    cdef uint64_t[REASON_COUNT] left_out_total  # rows of entries before
-    cdef Spans[SPAN_KINDS] spans
-    cdef uint64_t[BUCKETS - 1] bounds_ns
+    cdef Sums tallies
+    cdef PumpTimes times
 
     def __cinit__(
         self, tables, listener, Accumulator transactions, Accumulator messages, spool, *,
@@ -313,9 +262,8 @@ cdef class Assembler:
         bint is_compared=False, total_limit=None, kept=(), bint by_csn=False,
         uint64_t resume_csn=0, uint64_t resume_until=0, uint64_t first_csn=0,
     ):
-        cdef int i
-        for i in range(BUCKETS - 1):
-            self.bounds_ns[i] = round(BOUNDS[i] * 1e9)
+        self.tallies = Sums()
+        self.times = PumpTimes()
         self.tables = tables
         self.listener = listener
         self.spool = spool
@@ -350,7 +298,7 @@ cdef class Assembler:
         self.waiting = {}
         for file in kept:
             self.adopt(file)
-        self.framed = self.streamed
+        self.tallies.committed(&self.plain.tally)
 
     def __dealloc__(self):
         open_free(self.plain)
@@ -609,11 +557,13 @@ cdef class Assembler:
             return 0
         for stop in [*sorted(left_out), end]:
             if stop > row:
-                tally_ops(&self.landed, ops + row, stop - row)
+                tally_ops(&self.tallies.landed, ops + row, stop - row)
                 (<Accumulator>found).append(entry, part, row, stop - row, stamp, seq[0], False)
                 seq[0] += stop - row
             row = stop + 1
-        self.left_out[<int>BECAUSE_SPECULATIVE].count[<int>TALLY_INSERT] += <uint64_t>len(left_out)
+        self.tallies.left_out[<int>BECAUSE_SPECULATIVE].count[<int>TALLY_INSERT] += <uint64_t>(
+            len(left_out)
+        )
         return 1
 
     cdef int release_taken_back(
@@ -622,15 +572,15 @@ cdef class Assembler:
         """A DELETE of which only the table is said: what it took back is not there, or it lands."""
         cdef PyObject *found = self.relations.find_or_recall(event.index, stamp.lsn)
         if found == NULL:
-            self.left_out[<int>BECAUSE_NOT_WANTED].count[<int>TALLY_DELETE] += 1
+            self.tallies.count_left_out(BECAUSE_NOT_WANTED, TALLY_DELETE)
         elif (piece, index) in self.taken_back:
-            self.left_out[<int>BECAUSE_SPECULATIVE].count[<int>TALLY_DELETE] += 1
+            self.tallies.count_left_out(BECAUSE_SPECULATIVE, TALLY_DELETE)
         else:
             keyless = self.tables.keyless(<object>found)
             found = <PyObject *>keyless
             if not (<Accumulator>found).is_current:
                 self.change_over(found)
-            self.landed.count[<int>TALLY_DELETE] += 1
+            self.tallies.count_landed(TALLY_DELETE)
             (<Accumulator>found).append_marker(c"D", stamp, seq[0])
             self.measure_one(found)
             seq[0] += 1
@@ -694,8 +644,8 @@ cdef class Assembler:
         cdef OpenTransaction *transaction = opens_find(&self.streams, xid)
         if transaction == NULL:
             return 0
-        tally_subtract(&self.streamed, &transaction.tally)
-        tally_move(&self.left_out[<int>BECAUSE_RESENT], &transaction.tally)
+        self.tallies.close(&transaction.tally)
+        self.tallies.leave_out(BECAUSE_RESENT, &transaction.tally)
         self.drop_retained(transaction)
         opens_remove(&self.streams, transaction)
         return 0
@@ -711,7 +661,7 @@ cdef class Assembler:
                 )
             return self.pass_ended(event)
         self.check_exact(transaction, event)
-        tally_subtract(&self.streamed, &transaction.tally)
+        self.tallies.close(&transaction.tally)
         if self.is_comparing and event.y <= self.resume_lsn and not transaction.is_kept:
             self.count_retained(transaction)
         self.end_transaction(transaction, event, entry, 0, 0)
@@ -737,8 +687,8 @@ cdef class Assembler:
         if transaction == NULL:
             self.stray_count += 1
             return 0
-        tally_subtract(&self.streamed, &transaction.tally)
-        tally_add(&self.left_out[<int>BECAUSE_ABORTED], &transaction.tally)
+        self.tallies.close(&transaction.tally)
+        self.tallies.leave_out(BECAUSE_ABORTED, &transaction.tally)
         self.aborted_count += 1
         self.drop_retained(transaction)
         return self.forget_prepared(transaction)
@@ -834,7 +784,7 @@ cdef class Assembler:
         self.files[file.xid] = file
         self.point_into(transaction, file)
         self.tell_prepared(transaction)
-        tally_add(&self.streamed, &transaction.tally)
+        tally_add(&self.tallies.open, &transaction.tally)
         return 0
 
     cdef int point_into(self, OpenTransaction *transaction, file) except -1:
@@ -973,11 +923,11 @@ cdef class Assembler:
             event = &events[i]
             if event.kind == EVENT_SEGMENT:
                 if open_is_aborted(transaction, event.z):
-                    count_segment(&self.left_out[<int>BECAUSE_ABORTED], entry, event)
+                    count_segment(&self.tallies.left_out[<int>BECAUSE_ABORTED], entry, event)
                     continue
                 found = self.relations.find_or_recall(parts[event.index].version, stamp.lsn)
                 if found == NULL:
-                    count_segment(&self.left_out[<int>BECAUSE_NOT_WANTED], entry, event)
+                    count_segment(&self.tallies.left_out[<int>BECAUSE_NOT_WANTED], entry, event)
                     continue
                 if not (<Accumulator>found).is_current:
                     self.change_over(found)
@@ -985,7 +935,7 @@ cdef class Assembler:
                     found, entry, piece, i, stamp, seq
                 ):
                     continue
-                count_segment(&self.landed, entry, event)
+                count_segment(&self.tallies.landed, entry, event)
                 (<Accumulator>found).append(
                     entry, &parts[event.index], event.first_row, event.row_count,
                     stamp, seq[0], moves,
@@ -993,13 +943,13 @@ cdef class Assembler:
                 seq[0] += event.row_count
             elif event.kind == EVENT_TRUNCATE:
                 if open_is_aborted(transaction, event.z):
-                    self.left_out[<int>BECAUSE_ABORTED].count[<int>TALLY_TRUNCATE] += 1
+                    self.tallies.count_left_out(BECAUSE_ABORTED, TALLY_TRUNCATE)
                     continue
                 found = self.relations.find_or_recall(event.index, stamp.lsn)
                 if found == NULL:
-                    self.left_out[<int>BECAUSE_NOT_WANTED].count[<int>TALLY_TRUNCATE] += 1
+                    self.tallies.count_left_out(BECAUSE_NOT_WANTED, TALLY_TRUNCATE)
                 else:
-                    self.landed.count[<int>TALLY_TRUNCATE] += 1
+                    self.tallies.count_landed(TALLY_TRUNCATE)
                     if not (<Accumulator>found).is_current:
                         self.change_over(found)
                     (<Accumulator>found).append_marker(c'T', stamp, seq[0])
@@ -1060,7 +1010,7 @@ cdef class Assembler:
         self.messages.stamp_rows(1, stamp, seq)
         self.messages.row_count += 1
         self.message_count += 1
-        self.landed.count[<int>TALLY_MESSAGE] += 1
+        self.tallies.count_landed(TALLY_MESSAGE)
         return 0
 
     cdef int land_transaction(
@@ -1079,7 +1029,7 @@ cdef class Assembler:
         column_append_value(&self.transactions.columns[2], row, &rows, sizeof(rows), False)
         self.transactions.stamp_rows(1, stamp, 0)
         self.transactions.row_count += 1
-        self.landed.count[<int>TALLY_TRANSACTION] += 1
+        self.tallies.count_landed(TALLY_TRANSACTION)
         return 0
 
     cdef int release(
@@ -1140,14 +1090,14 @@ cdef class Assembler:
         finished.commit = event[0]
         self.plain = open_create(0)
         turns_push(&self.turns, &finished)
-        tally_add(&self.streamed, &transaction.tally)
+        tally_add(&self.tallies.open, &transaction.tally)
         return 0
 
     cdef int leave_for_later(self, const Event *event, uint64_t before_lsn) except -1 nogil:
         """What has just ended comes again in another session; until then it counts as open."""
         if self.plain.csn < min(self.given_up_csn, turns_least(&self.turns)):
             self.lost_csn = self.plain.csn
-        tally_move(&self.streamed, &self.plain.tally)
+        tally_move(&self.tallies.open, &self.plain.tally)
         self.drop_retained(self.plain)
         return self.note_given_up(self.plain.csn, event.y, before_lsn)
 
@@ -1240,7 +1190,7 @@ cdef class Assembler:
         while turns_least(&self.turns) <= csn:
             finished = turns_pop(&self.turns)
             try:
-                tally_subtract(&self.streamed, &finished.transaction.tally)
+                self.tallies.close(&finished.transaction.tally)
                 self.fill_stamp(finished.transaction, &finished.commit, &stamp)
                 self.land(finished.transaction, &stamp, NULL, 0, 0)
                 self.last_commit_time_us = max(self.last_commit_time_us, stamp.time_us)
@@ -1258,7 +1208,7 @@ cdef class Assembler:
             with gil:
                 fail(f"a COMMIT of streamed transaction {event.index}, which is prepared", event.y)
         self.check_exact(transaction, event)
-        tally_subtract(&self.streamed, &transaction.tally)
+        self.tallies.close(&transaction.tally)
         if self.is_comparing and event.y <= self.resume_lsn:
             self.count_retained(transaction)
         self.end_transaction(transaction, event, entry, 0, 0)
@@ -1274,8 +1224,8 @@ cdef class Assembler:
             return 0
         if event.x != event.y:
             return open_abort(transaction, <uint32_t>event.y)
-        tally_subtract(&self.streamed, &transaction.tally)
-        tally_add(&self.left_out[<int>BECAUSE_ABORTED], &transaction.tally)
+        self.tallies.close(&transaction.tally)
+        self.tallies.leave_out(BECAUSE_ABORTED, &transaction.tally)
         self.aborted_count += 1
         self.drop_retained(transaction)
         opens_remove(&self.streams, transaction)
@@ -1310,7 +1260,7 @@ cdef class Assembler:
     cdef int pass_over(self, OpenTransaction *transaction, const Event *commit) except -1 nogil:
         """Leave an ended transaction out, which has landed before."""
         self.resent_count += 1
-        tally_move(&self.left_out[<int>BECAUSE_RESENT], &transaction.tally)
+        self.tallies.leave_out(BECAUSE_RESENT, &transaction.tally)
         if self.is_comparing:
             self.compare(transaction, commit)
         return self.drop_retained(transaction)
@@ -1339,14 +1289,14 @@ cdef class Assembler:
             self.count_waiting()
         else:
             self.empty_count += 1
-            self.left_out[<int>BECAUSE_EMPTY].count[<int>TALLY_TRANSACTION] += 1
+            self.tallies.count_left_out(BECAUSE_EMPTY, TALLY_TRANSACTION)
         self.row_count += seq
         self.transaction_count += 1
         return 0
 
     cdef int leave_out(self, OpenTransaction *transaction, Reason why) except -1 nogil:
         self.foreign_count += 1
-        tally_move(&self.left_out[<int>why], &transaction.tally)
+        self.tallies.leave_out(why, &transaction.tally)
         return self.drop_retained(transaction)
 
     cdef int fail_commit_order(self, const Event *event) except -1 with gil:
@@ -1659,7 +1609,7 @@ cdef class Assembler:
                 self.count_waiting()
             else:
                 self.resent_count += 1
-                self.left_out[<int>BECAUSE_RESENT].count[<int>TALLY_MESSAGE] += 1
+                self.tallies.count_left_out(BECAUSE_RESENT, TALLY_MESSAGE)
         elif event.kind == EVENT_STREAM_COMMIT:
             self.release_streamed(entry, event)
         elif event.kind == EVENT_STREAM_ABORT:
@@ -1715,10 +1665,10 @@ cdef class Assembler:
             else:
                 self.fail_order(&events[i])
         if opens_find(&self.prepared, header.stream_xid) != NULL:
-            tally_add(&self.left_out[<int>BECAUSE_RESENT], &tally)
+            tally_add(&self.tallies.left_out[<int>BECAUSE_RESENT], &tally)
         elif has_changes:
             tally_add(&transaction.tally, &tally)
-            tally_add(&self.streamed, &tally)
+            tally_add(&self.tallies.open, &tally)
             self.retain(transaction, entry, size, 0)
         return 0
 
@@ -1732,12 +1682,12 @@ cdef class Assembler:
         cdef const EntryHeader *header = <const EntryHeader *>entry
         if header.stream_xid:
             self.absorb_block(entry, size)
-            return self.check_sums(header)
+            return self.tallies.check(header, &self.plain.tally, self.boundary_lsn)
         try:
             self.absorb_whole(entry, size)
         finally:
             self.leave_shared()
-        self.check_sums(header)
+        self.tallies.check(header, &self.plain.tally, self.boundary_lsn)
         return self.keep_to_budget(entry)
 
     cdef int leave_shared(self) except -1 nogil:
@@ -1772,29 +1722,6 @@ cdef class Assembler:
                 self.stand_alone(entry, &events[i])
                 i += 1
         return 0
-
-    cdef int check_sums(self, const EntryHeader *header) except -1 nogil:
-        """See that all of a batch has landed, was left out, or waits for its commit."""
-        cdef Tally found = self.landed
-        cdef int i
-        tally_add(&self.framed, &header.framed)
-        tally_add(&self.left_out[<int>BECAUSE_FILTERED], &header.filtered)
-        tally_add(&self.left_out[<int>BECAUSE_BEFORE_START], &header.before_start)
-        tally_add(&found, &self.plain.tally)
-        tally_add(&found, &self.streamed)
-        for i in range(REASON_COUNT):
-            tally_add(&found, &self.left_out[i])
-        if not tally_equals(&found, &self.framed):
-            self.fail_sums(&found)
-        return 0
-
-    cdef int fail_sums(self, const Tally *found) except -1 with gil:
-        raise AccountError(
-            f"up to {self.boundary_lsn >> 32:X}/{self.boundary_lsn & 0xFFFFFFFF:X} the reader "
-            f"counted {tally_dict(&self.framed)} since the last entry, of which "
-            f"{tally_dict(found)} landed, were left out or wait for their commit: "
-            "nothing of it is committed"
-        )
 
     @staticmethod
     def layouts():
@@ -1836,24 +1763,17 @@ cdef class Assembler:
         Returns:
             Three dicts: what the reader framed, what landed, and by reason what did not.
         """
-        cdef Tally framed = self.framed
-        cdef int i
-        for i in range(TALLY_KINDS):
-            framed.count[i] -= self.plain.tally.count[i] + self.streamed.count[i]
-        left_out = {}
-        for i in range(REASON_COUNT):
-            if tally_dict(&self.left_out[i]):
-                left_out[REASONS[i]] = tally_dict(&self.left_out[i])
-        return tally_dict(&framed), tally_dict(&self.landed), left_out
+        return self.tallies.since_committed(&self.plain.tally)
 
     @property
     def left_out_rows(self):
         """Rows, truncates and messages that did not land since the start, by reason."""
-        cdef int i
-        rows = {}
-        for i in range(REASON_COUNT):
-            rows[REASONS[i]] = self.left_out_total[i] + tally_rows(&self.left_out[i])
-        return rows
+        return self.tallies.left_out_rows()
+
+    @property
+    def waited_ns(self):
+        """Time in `pump` that it waited for batches."""
+        return self.times.waited_ns
 
     @property
     def worked_ns(self):
@@ -1861,32 +1781,12 @@ cdef class Assembler:
 
         Read while it changes, it may be ahead by a wait; so it stands then, and does not fall.
         """
-        cdef int64_t now = <int64_t>monotonic_ns()
-        cdef int64_t since = self.pump_since_ns, waits = self.wait_since_ns
-        cdef int64_t worked = <int64_t>self.pumped_ns - <int64_t>self.waited_ns
-        if since:
-            worked += now - since
-        if since and waits:
-            worked -= now - waits
-        self.told_ns = max(self.told_ns, worked)
-        return self.told_ns
+        return self.times.worked()
 
     @property
     def durations(self):
         """What batches took so far, by stage."""
-        cdef int i
-        return {
-            SPANS[i]: Counted(tuple(self.spans[i].count), self.spans[i].ns / 1e9)
-            for i in range(SPAN_KINDS)
-        }
-
-    cdef void count_span(self, Span kind, uint64_t since, uint64_t until) noexcept nogil:
-        cdef Spans *spans = &self.spans[<int>kind]
-        cdef int bucket = 0
-        while bucket < BUCKETS - 1 and until - since > self.bounds_ns[bucket]:
-            bucket += 1
-        spans.count[bucket] += 1
-        spans.ns += until - since
+        return self.times.durations()
 
     def answered(self):
         """Nothing has to be committed of what came so far; its sums go into the next entry."""
@@ -1895,14 +1795,8 @@ cdef class Assembler:
 
     def committed(self):
         """All released so far is part of an entry."""
-        cdef int i
         self.answered()
-        self.framed = self.plain.tally
-        tally_add(&self.framed, &self.streamed)
-        tally_clear(&self.landed)
-        for i in range(REASON_COUNT):
-            self.left_out_total[i] += tally_rows(&self.left_out[i])
-            tally_clear(&self.left_out[i])
+        self.tallies.committed(&self.plain.tally)
 
     # ---- rings -----------------------------------------------------------------------
 
@@ -1922,11 +1816,9 @@ cdef class Assembler:
             ChildError: a decoder died without closing its stream.
             GaussDecodeError: what a decoder reported, or a wrong order.
         """
-        cdef int64_t deadline
+        cdef int64_t deadline = self.times.begin() + <int64_t>(seconds * 1e9)
         cdef int result
         self.wants_attention = False
-        self.pump_since_ns = <int64_t>monotonic_ns()
-        deadline = self.pump_since_ns + <int64_t>(seconds * 1e9)
         try:
             while True:
                 result = self.pump_one(rings[self.dispatch_seq % len(rings)], deadline)
@@ -1935,8 +1827,7 @@ cdef class Assembler:
                 if result:
                     return result
         finally:
-            self.pumped_ns += <int64_t>monotonic_ns() - self.pump_since_ns
-            self.pump_since_ns = 0
+            self.times.end()
 
     cdef int pump_one(self, Ring ring, int64_t deadline) except -1:
         """Take the next batch from the one ring it can come from; 0: go on."""
@@ -1952,11 +1843,9 @@ cdef class Assembler:
                 left = (deadline - now) // 1000000
                 if now >= deadline:
                     break
-                self.wait_since_ns = now
+                self.times.begin_wait(now)
                 ring.wait_data(<int>(left + 1 if left < MAX_WAIT_MS else MAX_WAIT_MS))
-                now = <int64_t>monotonic_ns()
-                self.waited_ns += now - self.wait_since_ns
-                self.wait_since_ns = 0
+                now = self.times.end_wait()
                 got = ring.get(&entry, &size)
         if got == 0:
             return PUMP_TIME
@@ -1975,9 +1864,9 @@ cdef class Assembler:
                 self.absorb(entry, size)
                 self.moves = False
                 now = <int64_t>monotonic_ns()
-                self.count_span(SPAN_RECEIVE, opened, taken)
-                self.count_span(SPAN_DECODE, taken, decoded)
-                self.count_span(SPAN_COLLECT, decoded, <uint64_t>now)
+                self.times.count(SPAN_RECEIVE, opened, taken)
+                self.times.count(SPAN_DECODE, taken, decoded)
+                self.times.count(SPAN_COLLECT, decoded, <uint64_t>now)
             ring.release()
         self.dispatch_seq += 1
         if kind == ENTRY_END:
