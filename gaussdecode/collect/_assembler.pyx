@@ -67,7 +67,7 @@ is the one whose decoder holds the oldest batch; it never waits for another's.
 
 from cpython.ref cimport PyObject
 from libc.stdint cimport UINT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport free
 from libc.string cimport memchr, memcmp, memset, strlen
 
 from gaussdecode.wire._layout cimport (
@@ -76,25 +76,23 @@ from gaussdecode.wire._layout cimport (
     EVENT_MESSAGE, EVENT_NOTICE, EVENT_ORIGIN, EVENT_PREPARE, EVENT_RELATION,
     EVENT_ROLLBACK_PREPARED, EVENT_SEGMENT, EVENT_STREAM_ABORT, EVENT_STREAM_COMMIT,
     EVENT_STREAM_START, EVENT_TAKEN_BACK, EVENT_TRUNCATE, GAUSS_EVENT, Buffer, ColumnHeader,
-    EntryHeader,
-    Event, Misfit, PartHeader,
-    TALLY_DELETE, TALLY_INSERT, TALLY_KINDS, TALLY_MESSAGE, TALLY_TRANSACTION, TALLY_TRUNCATE,
-    Tally, Unchanged,
-    buffer_append, buffer_move,
+    EntryHeader, Event, Misfit, PartHeader, TALLY_DELETE, TALLY_INSERT, TALLY_KINDS, TALLY_MESSAGE,
+    TALLY_TRANSACTION, TALLY_TRUNCATE, Tally, Unchanged, buffer_append,
 )
 from gaussdecode.wire._tally cimport (
     tally_add, tally_clear, tally_move, tally_ops, tally_rows,
 )
 from gaussdecode.collect._columns cimport Accumulator, Stamp, column_append_value
 from gaussdecode.collect._open cimport (
-    IN_FILE, IN_MEMORY, IN_SPOOL, Batch, OpenTransaction, OpenTransactions, Retained, batch_create,
-    batch_leave, open_abort, open_begin, open_create, open_forget, open_free, open_is_aborted,
-    open_retain, opens_add, opens_find, opens_free, opens_move, opens_remove,
+    IN_MEMORY, Batch, OpenTransaction, OpenTransactions, Retained, open_abort, open_begin,
+    open_create, open_forget, open_free, open_is_aborted, open_retain, opens_add, opens_find,
+    opens_free, opens_move, opens_remove,
 )
 from gaussdecode.collect._pumptimes cimport (
     SPAN_COLLECT, SPAN_DECODE, SPAN_RECEIVE, PumpTimes,
 )
 from gaussdecode.collect._relations cimport Relations
+from gaussdecode.collect._retained cimport RetainedBatches
 from gaussdecode.collect._sums cimport (
     BECAUSE_ABORTED, BECAUSE_BEFORE_START, BECAUSE_EMPTY, BECAUSE_NOT_WANTED, BECAUSE_ORIGIN,
     BECAUSE_RESENT, BECAUSE_SPECULATIVE, BECAUSE_USER, REASON_COUNT, Reason, Sums, count_segment,
@@ -109,7 +107,6 @@ import json
 import sys
 
 from gaussdecode.collect import _sums
-from gaussdecode.collect.spool import NoRoomError
 from gaussdecode.errors import (
     ChildError,
     InexactStreamError,
@@ -183,7 +180,6 @@ cdef class Assembler:
 
     cdef object tables
     cdef object listener
-    cdef object spool
     cdef Accumulator transactions
     cdef Accumulator messages
     cdef Relations relations        # `release_kept` puts those of a file in its place
@@ -193,9 +189,6 @@ cdef class Assembler:
     cdef OpenTransactions prepared
     cdef bint by_csn
     cdef Turns turns                # of those that are finished
-    cdef Batch *shared              # of the batch at hand, once something of it is finished
-    cdef Batch *fetched             # came back from the spool, and others have turns in it
-    cdef dict files                 # by xid, of those that are kept
     cdef dict waiting               # by xid, what other threads may know of the prepared ones
     cdef bint only_local
     cdef bint skip_empty
@@ -206,8 +199,6 @@ cdef class Assembler:
     cdef uint64_t start_csn
     cdef bint wants_attention
     cdef readonly bint is_comparing  # what was sent again has not all come yet
-    cdef uint64_t memory_limit
-    cdef uint64_t total_limit
     cdef uint64_t row_limit
     cdef uint64_t byte_limit
     cdef uint64_t budget
@@ -230,11 +221,6 @@ cdef class Assembler:
     cdef readonly uint64_t message_lsn
     cdef bint moves                             # rows of the batch are not read again
     cdef readonly uint64_t held_bytes           # in all accumulators
-    cdef readonly uint64_t retained_bytes       # of open transactions, in memory
-    cdef readonly uint64_t spooled_bytes        # of open transactions, in the spool,
-    cdef readonly uint64_t spooled_batches      # and how many they are
-    cdef readonly object spooling               # number, commit LSN and bytes of the newest there
-    cdef readonly uint64_t spooled_count        # transactions that ever went to the spool
     cdef readonly uint64_t streamed_count       # released transactions that were streamed
     cdef readonly uint64_t aborted_count        # streamed transactions that were rolled back
     cdef readonly uint64_t stray_count          # rollbacks of transactions that nobody knew
@@ -251,6 +237,7 @@ cdef class Assembler:
     cdef readonly bint keepalive_is_urgent
     cdef readonly uint64_t dispatch_seq
     cdef uint32_t end_count
+    cdef RetainedBatches retained
     cdef Sums tallies
     cdef PumpTimes times
 
@@ -266,12 +253,11 @@ cdef class Assembler:
         self.times = PumpTimes()
         self.tables = tables
         self.listener = listener
-        self.spool = spool
         self.transactions = transactions
         self.messages = messages
         self.relations = Relations(tables)
+        self.retained = RetainedBatches(spool, memory_limit, total_limit, by_csn)
         self.plain = open_create(0)
-        self.total_limit = UINT64_MAX if total_limit is None else total_limit
         self.resume_lsn = resume_lsn
         self.boundary_lsn = resume_lsn
         self.last_end_lsn = resume_lsn
@@ -284,7 +270,6 @@ cdef class Assembler:
         self.given_up_end = UINT64_MAX
         self.given_up_before = UINT64_MAX
         self.arrived_lsn = resume_lsn
-        self.memory_limit = memory_limit
         self.row_limit = row_limit
         self.byte_limit = byte_limit
         self.budget = budget
@@ -294,7 +279,6 @@ cdef class Assembler:
         self.excluded_users = b"".join([name + b"\0" for name in excluded_users])
         self.excluded_names = self.excluded_users
         self.is_comparing = is_compared
-        self.files = {}
         self.waiting = {}
         for file in kept:
             self.adopt(file)
@@ -305,135 +289,6 @@ cdef class Assembler:
         opens_free(&self.streams)
         opens_free(&self.prepared)
         turns_free(&self.turns)
-
-    # ---- retained batches of open transactions -------------------------------------
-
-    cdef int retain(
-        self, OpenTransaction *transaction, const uint8_t *entry, uint64_t size,
-        uint32_t first_event,
-    ) except -1 nogil:
-        """Keep a batch, from one of its events on, until its transaction's end comes."""
-        cdef Batch *batch
-        if self.by_csn:
-            batch = self.share(transaction, entry, size)
-            if batch == NULL:
-                return 0
-        else:
-            batch = self.make_batch(transaction, entry, size, self.moves)
-        open_retain(transaction, batch).first_event = first_event
-        return 0
-
-    cdef Batch *make_batch(
-        self, OpenTransaction *transaction, const uint8_t *entry, uint64_t size, bint moves
-    ) except NULL nogil:
-        """Keep a batch for a transaction: in memory, or where memory may hold no more of it."""
-        cdef Batch *batch = batch_create(size)
-        cdef bint is_filled = False
-        try:
-            self.fill_batch(batch, transaction, entry, moves)
-            is_filled = True
-        finally:
-            if not is_filled:
-                free(batch.data)
-                free(batch)
-        return batch
-
-    cdef int fill_batch(
-        self, Batch *batch, OpenTransaction *transaction, const uint8_t *entry, bint moves
-    ) except -1 nogil:
-        cdef const EntryHeader *header = <const EntryHeader *>entry
-        cdef uint64_t size = batch.size, head
-        cdef Buffer kept
-        if (
-            transaction.memory_bytes + size > self.memory_limit
-            or self.retained_bytes + size > self.total_limit
-        ):
-            with gil:
-                self.spooling = (
-                    transaction.xid, transaction.commit_lsn,
-                    transaction.memory_bytes + transaction.spooled_bytes,
-                )
-                batch.offset = self.spool.write(<const uint8_t[:size]>entry)
-            batch.place = IN_SPOOL
-            self.spooled_batches += 1
-            if transaction.spooled_bytes == 0:
-                self.spooled_count += 1
-            transaction.spooled_bytes += size
-            self.spooled_bytes += size
-        else:
-            batch.data = <uint8_t *>malloc(size)
-            if batch.data == NULL:
-                with gil:
-                    raise MemoryError("no memory for an open transaction")
-            kept.data = batch.data
-            kept.size = 0
-            kept.capacity = size
-            head = size
-            if moves:           # but what stands before the rows: it is looked at once more
-                head = header.part_offset + header.part_count * sizeof(PartHeader)
-            buffer_append(&kept, entry, head)
-            buffer_move(&kept, entry + head, size - head)
-            transaction.memory_bytes += size
-            self.retained_bytes += size
-        return 0
-
-    cdef Batch *share(
-        self, OpenTransaction *transaction, const uint8_t *entry, uint64_t size
-    ) except? NULL nogil:
-        """The batch at hand, kept once for all; NULL where this one was given up: no room."""
-        if self.shared == NULL:
-            self.make_shared(transaction, entry, size)
-        return self.shared
-
-    cdef int make_shared(
-        self, OpenTransaction *transaction, const uint8_t *entry, uint64_t size
-    ) except -1 with gil:
-        try:
-            self.shared = self.make_batch(transaction, entry, size, False)
-        except NoRoomError:
-            return 0
-        self.shared.users = 1       # while it is at hand
-        return 0
-
-    cdef int leave(self, Batch *batch) except -1 nogil:
-        """A transaction retains it no more; the last one gives its memory or spool back."""
-        if batch.users == 1:
-            if batch == self.fetched:
-                self.fetched = NULL
-            if batch.place == IN_MEMORY:
-                self.retained_bytes -= batch.size
-            elif batch.place == IN_SPOOL:
-                self.spooled_bytes -= batch.size
-                self.spooled_batches -= 1
-                with gil:
-                    self.spool.free(batch.offset, batch.size)
-        batch_leave(batch)
-        return 0
-
-    cdef int fetch(self, const OpenTransaction *transaction, Batch *batch) except -1 with gil:
-        """Bring a batch back from the spool, or from the file of a prepared transaction."""
-        store = self.spool if batch.place == IN_SPOOL else self.files[transaction.stream_xid]
-        cdef uint8_t *data = <uint8_t *>malloc(batch.size)
-        if data == NULL:
-            raise MemoryError("no memory to read a spooled batch")
-        try:
-            store.read_into(batch.offset, <uint8_t[:batch.size]>data)
-        except BaseException:
-            free(data)
-            raise
-        batch.data = data       # freed with the transaction, also when what follows fails
-        return 0
-
-    cdef void unfetch(self, Batch *batch) noexcept nogil:
-        """Its rows were released: what others have no turn in is not needed any more."""
-        if batch.users == 1:
-            free(batch.data)
-            batch.data = NULL
-        elif batch.place == IN_SPOOL and batch != self.fetched:
-            if self.fetched != NULL:
-                free(self.fetched.data)
-                self.fetched.data = NULL
-            self.fetched = batch    # the next turn is likely to be in it
 
     cdef int release_retained(
         self, OpenTransaction *transaction, Stamp *stamp, int64_t *seq
@@ -446,14 +301,14 @@ cdef class Assembler:
             item = &transaction.retained[i]
             batch = item.batch
             if batch.data == NULL:
-                self.fetch(transaction, batch)
+                self.retained.fetch(transaction, batch)
             self.release_events(
                 transaction, batch.data, i, item.first_event,
                 min(item.stop_event, (<EntryHeader *>batch.data).event_count), stamp, seq,
                 batch.users == 1,
             )
             self.keep_to_budget(batch.data)
-            self.unfetch(batch)
+            self.retained.unfetch(batch)
         return 0
 
     cdef int pair(
@@ -483,7 +338,7 @@ cdef class Assembler:
             batch = item.batch
             was_away = batch.data == NULL
             if was_away:
-                self.fetch(transaction, batch)
+                self.retained.fetch(transaction, batch)
             self.pair_events(
                 batch.data, i, item.first_event,
                 min(item.stop_event, (<EntryHeader *>batch.data).event_count), waiting, lsn,
@@ -593,19 +448,11 @@ cdef class Assembler:
         for i in range(transaction.retained_count):
             batch = transaction.retained[i].batch
             if batch.data == NULL:
-                self.fetch(transaction, batch)
+                self.retained.fetch(transaction, batch)
             self.count_rows(transaction, batch.data, 0, (<EntryHeader *>batch.data).event_count)
             if batch.place != IN_MEMORY:
                 free(batch.data)
                 batch.data = NULL
-        return 0
-
-    cdef int drop_retained(self, OpenTransaction *transaction) except -1 nogil:
-        """Give memory and spool back."""
-        while transaction.retained_count:
-            transaction.retained_count -= 1
-            self.leave(transaction.retained[transaction.retained_count].batch)
-        open_forget(transaction)
         return 0
 
     # ---- prepared transactions -----------------------------------------------------
@@ -646,7 +493,7 @@ cdef class Assembler:
             return 0
         self.tallies.close(&transaction.tally)
         self.tallies.leave_out(BECAUSE_RESENT, &transaction.tally)
-        self.drop_retained(transaction)
+        self.retained.drop(transaction)
         opens_remove(&self.streams, transaction)
         return 0
 
@@ -690,7 +537,7 @@ cdef class Assembler:
         self.tallies.close(&transaction.tally)
         self.tallies.leave_out(BECAUSE_ABORTED, &transaction.tally)
         self.aborted_count += 1
-        self.drop_retained(transaction)
+        self.retained.drop(transaction)
         return self.forget_prepared(transaction)
 
     cdef OpenTransaction *find_prepared(
@@ -714,7 +561,7 @@ cdef class Assembler:
         with gil:
             del self.waiting[transaction.stream_xid]
             if transaction.is_kept:
-                self.listener.prepared_ended(self.files.pop(transaction.stream_xid))
+                self.listener.prepared_ended(self.retained.files.pop(transaction.stream_xid))
         opens_remove(&self.prepared, transaction)
         return 0
 
@@ -758,7 +605,7 @@ cdef class Assembler:
     ) except -1 with gil:
         """Release what is in a file, whose relation versions are those of another connection."""
         cdef Relations relations = self.relations
-        self.relations = relations.of_file(self.files[transaction.stream_xid])
+        self.relations = relations.of_file(self.retained.files[transaction.stream_xid])
         try:
             with nogil:
                 self.release_retained(transaction, stamp, seq)
@@ -781,20 +628,9 @@ cdef class Assembler:
             open_abort(transaction, xid)
         for i in range(TALLY_KINDS):
             transaction.tally.count[i] = file.tally[i]
-        self.files[file.xid] = file
-        self.point_into(transaction, file)
+        self.retained.point_into(transaction, file)
         self.tell_prepared(transaction)
         tally_add(&self.tallies.open, &transaction.tally)
-        return 0
-
-    cdef int point_into(self, OpenTransaction *transaction, file) except -1:
-        """Have all that is retained be what is in a file."""
-        cdef Batch *batch
-        for offset, size in file.places:
-            batch = batch_create(size)
-            batch.offset = offset
-            batch.place = IN_FILE
-            open_retain(transaction, batch)
         return 0
 
     def unkept(self):
@@ -836,22 +672,12 @@ cdef class Assembler:
         cdef uint32_t i
         versions = set()
         for i in range(count):
-            batch = self.retained_batch(xid, i)
+            batch = self.retained.view(opens_find(&self.prepared, xid), i)
             self.note_versions(batch, versions)
             yield memoryview(batch)
         facts["relations"] = {
             version: self.relations.described(version) for version in sorted(versions)
         }
-
-    cdef retained_batch(self, uint32_t xid, uint32_t index):
-        """One of its batches; of what is in memory a view, valid for as long as it is retained."""
-        cdef OpenTransaction *transaction = opens_find(&self.prepared, xid)
-        cdef Batch *batch = transaction.retained[index].batch
-        if batch.data != NULL:
-            return <uint8_t[:batch.size]>batch.data
-        data = bytearray(batch.size)
-        self.spool.read_into(batch.offset, memoryview(data))
-        return data
 
     cdef int note_versions(self, const uint8_t[::1] entry, set versions) except -1:
         """Add the relation versions that events of a batch are of."""
@@ -876,10 +702,8 @@ cdef class Assembler:
         cdef OpenTransaction *transaction = opens_find(&self.prepared, file.xid)
         if transaction == NULL:
             raise KeyError(file.xid)
-        self.drop_retained(transaction)
-        self.files[file.xid] = file
+        self.retained.keep(transaction, file)
         transaction.is_kept = True
-        self.point_into(transaction, file)
 
     def show(self, uint32_t xid):
         """Release the rows of a kept transaction as if it ended now; nothing else may follow."""
@@ -1077,7 +901,7 @@ cdef class Assembler:
         if transaction.is_given_up or transaction.csn >= self.given_up_csn:
             return self.leave_for_later(event, finished.before_lsn)
         if commit > first:
-            batch = self.share(transaction, entry, size)
+            batch = self.retained.share(transaction, entry, size)
             if batch == NULL:
                 return self.leave_for_later(event, finished.before_lsn)
             open_retain(transaction, batch)
@@ -1098,7 +922,7 @@ cdef class Assembler:
         if self.plain.csn < min(self.given_up_csn, turns_least(&self.turns)):
             self.lost_csn = self.plain.csn
         tally_move(&self.tallies.open, &self.plain.tally)
-        self.drop_retained(self.plain)
+        self.retained.drop(self.plain)
         return self.note_given_up(self.plain.csn, event.y, before_lsn)
 
     cdef int note_given_up(
@@ -1131,7 +955,7 @@ cdef class Assembler:
         limit = csns[len(csns) // 2]
         if own >= limit:
             self.plain.is_given_up = True
-            self.drop_retained(self.plain)
+            self.retained.drop(self.plain)
         memset(&later, 0, sizeof(Turns))
         try:
             turns_part(&self.turns, limit, &later)
@@ -1140,7 +964,7 @@ cdef class Assembler:
                     later.items[i].transaction.csn, later.items[i].commit.y,
                     later.items[i].before_lsn,
                 )
-                self.drop_retained(later.items[i].transaction)
+                self.retained.drop(later.items[i].transaction)
         finally:
             turns_free(&later)
         return True
@@ -1227,7 +1051,7 @@ cdef class Assembler:
         self.tallies.close(&transaction.tally)
         self.tallies.leave_out(BECAUSE_ABORTED, &transaction.tally)
         self.aborted_count += 1
-        self.drop_retained(transaction)
+        self.retained.drop(transaction)
         opens_remove(&self.streams, transaction)
         return 0
 
@@ -1263,7 +1087,7 @@ cdef class Assembler:
         self.tallies.leave_out(BECAUSE_RESENT, &transaction.tally)
         if self.is_comparing:
             self.compare(transaction, commit)
-        return self.drop_retained(transaction)
+        return self.retained.drop(transaction)
 
     cdef int land(
         self, OpenTransaction *transaction, Stamp *stamp, const uint8_t *entry, uint32_t first,
@@ -1283,7 +1107,7 @@ cdef class Assembler:
                 transaction, entry, transaction.retained_count, first, commit, stamp, &seq,
                 self.moves,
             )
-        self.drop_retained(transaction)
+        self.retained.drop(transaction)
         if seq or not self.skip_empty:
             self.land_transaction(transaction, stamp, seq)
             self.count_waiting()
@@ -1297,7 +1121,7 @@ cdef class Assembler:
     cdef int leave_out(self, OpenTransaction *transaction, Reason why) except -1 nogil:
         self.foreign_count += 1
         self.tallies.leave_out(why, &transaction.tally)
-        return self.drop_retained(transaction)
+        return self.retained.drop(transaction)
 
     cdef int fail_commit_order(self, const Event *event) except -1 with gil:
         return fail("a COMMIT that does not end after the one before it", event.y)
@@ -1453,12 +1277,8 @@ cdef class Assembler:
         opens_free(&self.streams)
         opens_free(&self.prepared)
         turns_free(&self.turns)
-        self.fetched = NULL
-        self.files = {}
+        self.retained.forget()
         self.waiting = {}
-        self.retained_bytes = 0
-        self.spooled_bytes = 0
-        self.spooled_batches = 0
         self.relations.forget()
         self.held_bytes = 0
 
@@ -1567,12 +1387,12 @@ cdef class Assembler:
         if commit < 0:
             if self.plain.csn >= self.given_up_csn:
                 self.plain.is_given_up = True
-                self.drop_retained(self.plain)
+                self.retained.drop(self.plain)
             if not (
                 self.plain.is_excluded or self.plain.is_given_up
                 or 0 < self.plain.csn <= self.resume_csn     # it has landed, or comes too late
             ):
-                self.retain(self.plain, entry, size, first)
+                self.retained.retain(self.plain, entry, size, first, self.moves)
                 if self.plain.retained_count and self.plain.taken_back > taken_back:
                     self.plain.retained[self.plain.retained_count - 1].taken_back = True
             return <int>(<const EntryHeader *>entry).event_count
@@ -1669,7 +1489,7 @@ cdef class Assembler:
         elif has_changes:
             tally_add(&transaction.tally, &tally)
             tally_add(&self.tallies.open, &tally)
-            self.retain(transaction, entry, size, 0)
+            self.retained.retain(transaction, entry, size, 0, self.moves)
         return 0
 
     cdef int fail_block(self, uint32_t stream_xid, const char *what) except -1 with gil:
@@ -1686,15 +1506,9 @@ cdef class Assembler:
         try:
             self.absorb_whole(entry, size)
         finally:
-            self.leave_shared()
+            self.retained.leave_shared()
         self.tallies.check(header, &self.plain.tally, self.boundary_lsn)
         return self.keep_to_budget(entry)
-
-    cdef int leave_shared(self) except -1 nogil:
-        """The batch at hand is done with; who has a turn in it retains it."""
-        cdef Batch *batch = self.shared
-        self.shared = NULL
-        return 0 if batch == NULL else self.leave(batch)
 
     cdef int absorb_whole(self, const uint8_t *entry, uint64_t size) except -1 nogil:
         """Take in a batch of transactions that are sent one after the other."""
@@ -1764,6 +1578,31 @@ cdef class Assembler:
             Three dicts: what the reader framed, what landed, and by reason what did not.
         """
         return self.tallies.since_committed(&self.plain.tally)
+
+    @property
+    def retained_bytes(self):
+        """Bytes of open transactions in memory."""
+        return self.retained.memory_bytes
+
+    @property
+    def spooled_bytes(self):
+        """Bytes of open transactions in the spool."""
+        return self.retained.spooled_bytes
+
+    @property
+    def spooled_batches(self):
+        """Number of batches there."""
+        return self.retained.spooled_batches
+
+    @property
+    def spooled_count(self):
+        """Number of transactions that ever went to the spool."""
+        return self.retained.spooled_count
+
+    @property
+    def spooling(self):
+        """Number, commit LSN and bytes of the transaction that went there last."""
+        return self.retained.spooling
 
     @property
     def left_out_rows(self):
