@@ -28,13 +28,10 @@ of a transaction nobody knows is a server's slip and is counted; a commit of one
 loss, and is an error. The server does not say which subtransaction a logical message is of: a
 transaction with both messages and such a rollback is refused (`InexactStreamError`).
 
-Prepared. A transaction that was prepared waits for its end beside these, for days if need be. Its
-PREPARE moves the boundary, so it must be in a file of its own before an entry says so: `unkept`
-names those that are not, `dump` gives what is to be written, and `keep` lets go of the memory. What
-sessions before kept is given back by `kept`, with the descriptions of its tables: the numbers
-of their versions are of another connection, and stand for nothing here. It lands at its
-COMMIT PREPARED as any other. One that the server sends once more while it is kept is left out as it
-comes: in blocks, which may have no end of their own but that of the one that is kept.
+Prepared. A transaction that was prepared waits for its end beside these (`_prepared.pyx`). Its
+PREPARE moves the boundary. It lands at its COMMIT PREPARED as any other. One that the server sends
+once more while it is kept is left out as it comes: in blocks, which may have no end of their own
+but that of the one that is kept.
 
 By CSN. Where the landing is in the order of commit sequence numbers, a transaction that has ended
 is *finished*, and is retained on until its turn comes: `pass_csn` says up to which CSN everything
@@ -76,18 +73,17 @@ from gaussdecode.wire._layout cimport (
     EVENT_MESSAGE, EVENT_NOTICE, EVENT_ORIGIN, EVENT_PREPARE, EVENT_RELATION,
     EVENT_ROLLBACK_PREPARED, EVENT_SEGMENT, EVENT_STREAM_ABORT, EVENT_STREAM_COMMIT,
     EVENT_STREAM_START, EVENT_TAKEN_BACK, EVENT_TRUNCATE, GAUSS_EVENT, Buffer, ColumnHeader,
-    EntryHeader, Event, Misfit, PartHeader, TALLY_DELETE, TALLY_INSERT, TALLY_KINDS, TALLY_MESSAGE,
+    EntryHeader, Event, Misfit, PartHeader, TALLY_DELETE, TALLY_INSERT, TALLY_MESSAGE,
     TALLY_TRANSACTION, TALLY_TRUNCATE, Tally, Unchanged, buffer_append,
 )
-from gaussdecode.wire._tally cimport (
-    tally_add, tally_clear, tally_move, tally_ops, tally_rows,
-)
+from gaussdecode.wire._tally cimport tally_add, tally_clear, tally_move, tally_ops
 from gaussdecode.collect._columns cimport Accumulator, Stamp, column_append_value
 from gaussdecode.collect._open cimport (
     IN_MEMORY, Batch, OpenTransaction, OpenTransactions, Retained, open_abort, open_begin,
     open_create, open_forget, open_free, open_is_aborted, open_retain, opens_add, opens_find,
-    opens_free, opens_move, opens_remove,
+    opens_free, opens_remove,
 )
+from gaussdecode.collect._prepared cimport PreparedTransactions
 from gaussdecode.collect._pumptimes cimport (
     SPAN_COLLECT, SPAN_DECODE, SPAN_RECEIVE, PumpTimes,
 )
@@ -186,10 +182,9 @@ cdef class Assembler:
     cdef OpenTransaction *plain     # the one that began with a BEGIN
     cdef bint is_open               # it did, and has not ended
     cdef OpenTransactions streams
-    cdef OpenTransactions prepared
+    cdef PreparedTransactions prepared
     cdef bint by_csn
     cdef Turns turns                # of those that are finished
-    cdef dict waiting               # by xid, what other threads may know of the prepared ones
     cdef bint only_local
     cdef bint skip_empty
     cdef bytes excluded_users       # each with a NUL after it; an empty one is the end
@@ -224,7 +219,6 @@ cdef class Assembler:
     cdef readonly uint64_t streamed_count       # released transactions that were streamed
     cdef readonly uint64_t aborted_count        # streamed transactions that were rolled back
     cdef readonly uint64_t stray_count          # rollbacks of transactions that nobody knew
-    cdef readonly uint64_t prepared_total       # that were prepared, and not known before
     cdef readonly uint64_t transaction_count
     cdef readonly uint64_t row_count
     cdef readonly uint64_t resent_count
@@ -279,15 +273,14 @@ cdef class Assembler:
         self.excluded_users = b"".join([name + b"\0" for name in excluded_users])
         self.excluded_names = self.excluded_users
         self.is_comparing = is_compared
-        self.waiting = {}
+        self.prepared = PreparedTransactions(listener, self.relations, self.retained)
         for file in kept:
-            self.adopt(file)
+            tally_add(&self.tallies.open, &self.prepared.adopt(file).tally)
         self.tallies.committed(&self.plain.tally)
 
     def __dealloc__(self):
         open_free(self.plain)
         opens_free(&self.streams)
-        opens_free(&self.prepared)
         turns_free(&self.turns)
 
     cdef int release_retained(
@@ -460,24 +453,15 @@ cdef class Assembler:
     cdef int prepare(self, const uint8_t *entry, const Event *event) except -1 nogil:
         """All of a transaction has come, and waits for its end."""
         cdef OpenTransaction *transaction = opens_find(&self.streams, event.index)
-        cdef OpenTransaction *known = opens_find(&self.prepared, event.index)
         if transaction == NULL:
-            self.fail_prepared(entry, event, b"PREPARE", b"never began")
+            self.prepared.fail(entry, event, b"PREPARE", b"never began")
         if event.y > self.resume_lsn:
             self.catch_up()
-        if known != NULL:
-            if not self.has_gid(known, entry, event):
-                self.fail_prepared(entry, event, b"PREPARE", b"is prepared under another name")
+        if self.prepared.is_known(entry, event):
             return self.drop_again(event.index)
         if event.y > self.resume_lsn:
             self.check_exact(transaction, event)
-        transaction.gid.size = 0
-        buffer_append(&transaction.gid, entry + event.payload_offset, event.payload_size)
-        transaction.prepared_lsn = event.y
-        transaction.prepared_us = event.z
-        opens_move(&self.streams, &self.prepared, transaction)
-        self.prepared_total += 1
-        self.tell_prepared(transaction)
+        self.prepared.take(&self.streams, transaction, entry, event)
         if event.y > self.boundary_lsn:
             self.boundary_lsn = event.y
         return 0
@@ -498,10 +482,10 @@ cdef class Assembler:
         return 0
 
     cdef int commit_prepared(self, const uint8_t *entry, const Event *event) except -1 nogil:
-        cdef OpenTransaction *transaction = self.find_prepared(entry, event)
+        cdef OpenTransaction *transaction = self.prepared.find(entry, event)
         if transaction == NULL:
             if event.y > self.resume_lsn:
-                self.fail_prepared(
+                self.prepared.fail(
                     entry, event, b"COMMIT PREPARED",
                     b"is not kept in the landing: somebody else confirmed its PREPARE, and "
                     b"the server does not send its rows again. Begin a new landing with a snapshot",
@@ -513,7 +497,7 @@ cdef class Assembler:
             self.count_retained(transaction)
         self.end_transaction(transaction, event, entry, 0, 0)
         self.drop_again(event.index)
-        return self.forget_prepared(transaction)
+        return self.prepared.end(transaction)
 
     cdef int pass_ended(self, const Event *event) except -1 nogil:
         """A prepared transaction that landed; the server sends its end again, and no more."""
@@ -525,7 +509,7 @@ cdef class Assembler:
         return self.drop_again(event.index)
 
     cdef int rollback_prepared(self, const uint8_t *entry, const Event *event) except -1 nogil:
-        cdef OpenTransaction *transaction = self.find_prepared(entry, event)
+        cdef OpenTransaction *transaction = self.prepared.find(entry, event)
         if event.y > self.resume_lsn:
             self.catch_up()
         if event.y > self.boundary_lsn:
@@ -538,48 +522,7 @@ cdef class Assembler:
         self.tallies.leave_out(BECAUSE_ABORTED, &transaction.tally)
         self.aborted_count += 1
         self.retained.drop(transaction)
-        return self.forget_prepared(transaction)
-
-    cdef OpenTransaction *find_prepared(
-        self, const uint8_t *entry, const Event *event
-    ) noexcept nogil:
-        """The prepared transaction with this number and this name, or NULL."""
-        cdef OpenTransaction *transaction = opens_find(&self.prepared, event.index)
-        if transaction != NULL and not self.has_gid(transaction, entry, event):
-            return NULL
-        return transaction
-
-    cdef bint has_gid(
-        self, const OpenTransaction *transaction, const uint8_t *entry, const Event *event
-    ) noexcept nogil:
-        return transaction.gid.size == event.payload_size and memcmp(
-            transaction.gid.data, entry + event.payload_offset, event.payload_size
-        ) == 0
-
-    cdef int forget_prepared(self, OpenTransaction *transaction) except -1 nogil:
-        """It has ended, and is in the entry that tells so."""
-        with gil:
-            del self.waiting[transaction.stream_xid]
-            if transaction.is_kept:
-                self.listener.prepared_ended(self.retained.files.pop(transaction.stream_xid))
-        opens_remove(&self.prepared, transaction)
-        return 0
-
-    cdef int tell_prepared(self, const OpenTransaction *transaction) except -1 with gil:
-        self.waiting[transaction.stream_xid] = (
-            (<const char *>transaction.gid.data)[:transaction.gid.size], transaction.stream_xid,
-            transaction.prepared_lsn, transaction.prepared_us, tally_rows(&transaction.tally),
-        )
-        return 0
-
-    cdef int fail_prepared(
-        self, const uint8_t *entry, const Event *event, const char *what, const char *why
-    ) except -1 with gil:
-        gid = (<const char *>entry + event.payload_offset)[:event.payload_size]
-        return fail(
-            f"{what.decode()} of transaction {event.index}, {gid.decode('utf-8', 'replace')!r}, "
-            f"which {why.decode()}", event.y,
-        )
+        return self.prepared.end(transaction)
 
     cdef int check_exact(
         self, const OpenTransaction *transaction, const Event *event
@@ -613,34 +556,9 @@ cdef class Assembler:
             self.relations = relations
         return 0
 
-    cdef int adopt(self, file) except -1:
-        """Take over what an earlier session kept."""
-        cdef OpenTransaction *transaction = opens_add(&self.prepared, file.xid)
-        cdef int i
-        transaction.is_kept = True
-        transaction.prepared_lsn = file.lsn
-        transaction.prepared_us = file.time_us
-        buffer_append(&transaction.gid, <const char *>file.gid, len(file.gid))
-        if file.origin is not None:
-            transaction.has_origin = True
-            buffer_append(&transaction.origin, <const char *>file.origin, len(file.origin))
-        for xid in file.aborted:
-            open_abort(transaction, xid)
-        for i in range(TALLY_KINDS):
-            transaction.tally.count[i] = file.tally[i]
-        self.retained.point_into(transaction, file)
-        self.tell_prepared(transaction)
-        tally_add(&self.tallies.open, &transaction.tally)
-        return 0
-
     def unkept(self):
         """Numbers of the prepared transactions in no file, in the order of their PREPARE."""
-        cdef uint32_t i
-        found = [
-            (self.prepared.items[i].prepared_lsn, self.prepared.items[i].stream_xid)
-            for i in range(self.prepared.count) if not self.prepared.items[i].is_kept
-        ]
-        return [xid for _, xid in sorted(found)]
+        return self.prepared.unkept()
 
     def dump(self, uint32_t xid):
         """What is to be written of a prepared transaction.
@@ -651,46 +569,7 @@ cdef class Assembler:
             version, None for tables that do not land); and its batches, an iterator of
             memoryviews, valid until it is kept.
         """
-        cdef OpenTransaction *transaction = opens_find(&self.prepared, xid)
-        cdef uint32_t i
-        if transaction == NULL:
-            raise KeyError(xid)
-        facts = {
-            "xid": xid,
-            "lsn": transaction.prepared_lsn,
-            "time_us": transaction.prepared_us,
-            "gid": (<const char *>transaction.gid.data)[:transaction.gid.size],
-            "origin": (<const char *>transaction.origin.data)[:transaction.origin.size]
-            if transaction.has_origin else None,
-            "aborted": [transaction.aborted[i] for i in range(transaction.aborted_count)],
-            "tally": [transaction.tally.count[i] for i in range(TALLY_KINDS)],
-        }
-        return facts, self.batches(xid, transaction.retained_count, facts)
-
-    def batches(self, uint32_t xid, uint32_t count, dict facts):
-        """Give them one after the other, and say at the end what tables they are of; see `dump`."""
-        cdef uint32_t i
-        versions = set()
-        for i in range(count):
-            batch = self.retained.view(opens_find(&self.prepared, xid), i)
-            self.note_versions(batch, versions)
-            yield memoryview(batch)
-        facts["relations"] = {
-            version: self.relations.described(version) for version in sorted(versions)
-        }
-
-    cdef int note_versions(self, const uint8_t[::1] entry, set versions) except -1:
-        """Add the relation versions that events of a batch are of."""
-        cdef const EntryHeader *header = <const EntryHeader *>&entry[0]
-        cdef const Event *events = <const Event *>(&entry[0] + header.event_offset)
-        cdef const PartHeader *parts = <const PartHeader *>(&entry[0] + header.part_offset)
-        cdef uint32_t i
-        for i in range(header.event_count):
-            if events[i].kind == EVENT_SEGMENT:
-                versions.add(parts[events[i].index].version)
-            elif events[i].kind == EVENT_TRUNCATE or events[i].kind == EVENT_LARGE_ROW:
-                versions.add(events[i].index)
-        return 0
+        return self.prepared.dump(xid)
 
     def keep(self, file):
         """All of a prepared transaction is in a file, and durable; let go of what is held of it.
@@ -699,19 +578,13 @@ cdef class Assembler:
             file: ``xid``, ``places`` (offset and size of each batch), ``relations`` and
                 ``read_into(offset, memoryview)``.
         """
-        cdef OpenTransaction *transaction = opens_find(&self.prepared, file.xid)
-        if transaction == NULL:
-            raise KeyError(file.xid)
-        self.retained.keep(transaction, file)
-        transaction.is_kept = True
+        self.prepared.keep(file)
 
     def show(self, uint32_t xid):
         """Release the rows of a kept transaction as if it ended now; nothing else may follow."""
-        cdef OpenTransaction *transaction = opens_find(&self.prepared, xid)
+        cdef OpenTransaction *transaction = self.prepared.of_number(xid)
         cdef Stamp stamp
         cdef int64_t seq = 0
-        if transaction == NULL:
-            raise KeyError(xid)
         stamp.lsn = stamp.csn = stamp.time_us = 0
         stamp.xid = xid
         self.release_kept(transaction, &stamp, &seq)
@@ -724,7 +597,12 @@ cdef class Assembler:
             Global identifier, number, end of the PREPARE, its time in microseconds since 1970, and
             rows, of each. Any thread may ask.
         """
-        return sorted(self.waiting.values(), key=lambda one: one[2])
+        return self.prepared.told()
+
+    @property
+    def prepared_total(self):
+        """Number of transactions that were prepared, and not known before."""
+        return self.prepared.total
 
     # ---- release -------------------------------------------------------------------
 
@@ -1028,7 +906,7 @@ cdef class Assembler:
         if transaction == NULL:
             with gil:
                 fail(f"a COMMIT of streamed transaction {event.index}, which never began", event.y)
-        if opens_find(&self.prepared, event.index) != NULL:
+        if self.prepared.has(event.index):
             with gil:
                 fail(f"a COMMIT of streamed transaction {event.index}, which is prepared", event.y)
         self.check_exact(transaction, event)
@@ -1275,10 +1153,9 @@ cdef class Assembler:
         """Give back all that is held; rows cannot be absorbed any more."""
         open_forget(self.plain)
         opens_free(&self.streams)
-        opens_free(&self.prepared)
+        self.prepared.forget()
         turns_free(&self.turns)
         self.retained.forget()
-        self.waiting = {}
         self.relations.forget()
         self.held_bytes = 0
 
@@ -1484,7 +1361,7 @@ cdef class Assembler:
                 tally.count[<int>TALLY_MESSAGE] += 1
             else:
                 self.fail_order(&events[i])
-        if opens_find(&self.prepared, header.stream_xid) != NULL:
+        if self.prepared.has(header.stream_xid):
             tally_add(&self.tallies.left_out[<int>BECAUSE_RESENT], &tally)
         elif has_changes:
             tally_add(&transaction.tally, &tally)
