@@ -50,22 +50,14 @@ non-transactional message is durable only if its own LSN is below that
 position, since it says where its record begins, not where it ends; for the same reason
 nothing may be committed while `message_lsn` is not below `boundary_lsn`.
 
-Upserts. An `INSERT ... ON DUPLICATE KEY` of a GaussDB that another session overtakes is sent as an
-INSERT and a DELETE of which nothing but the table is said. It takes back the last row that its
-transaction inserted into the table and that was not taken back yet: neither lands. Of a transaction
-that has such DELETEs, all that is retained is looked at once before it is released. One without an
-inserted row before it is a DELETE of a table without an identity.
-
 Crash. All state here dies with the process; nothing of it was confirmed.
 
 Deadlock. The rings are read strictly in dispatch order, so the ring that is waited for
 is the one whose decoder holds the oldest batch; it never waits for another's.
 """
 
-from cpython.ref cimport PyObject
 from libc.stdint cimport UINT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free
-from libc.string cimport memchr, memcmp, memset, strlen
+from libc.string cimport memcmp, memset, strlen
 
 from gaussdecode.wire._layout cimport (
     ENTRY_DATA, ENTRY_END, ENTRY_ERROR, ENTRY_MAGIC, EVENT_BEGIN, EVENT_COMMIT,
@@ -73,25 +65,26 @@ from gaussdecode.wire._layout cimport (
     EVENT_MESSAGE, EVENT_NOTICE, EVENT_ORIGIN, EVENT_PREPARE, EVENT_RELATION,
     EVENT_ROLLBACK_PREPARED, EVENT_SEGMENT, EVENT_STREAM_ABORT, EVENT_STREAM_COMMIT,
     EVENT_STREAM_START, EVENT_TAKEN_BACK, EVENT_TRUNCATE, GAUSS_EVENT, Buffer, ColumnHeader,
-    EntryHeader, Event, Misfit, PartHeader, TALLY_DELETE, TALLY_INSERT, TALLY_MESSAGE,
-    TALLY_TRANSACTION, TALLY_TRUNCATE, Tally, Unchanged, buffer_append,
+    EntryHeader, Event, Misfit, PartHeader, TALLY_DELETE, TALLY_MESSAGE, TALLY_TRANSACTION,
+    TALLY_TRUNCATE, Tally, Unchanged, buffer_append,
 )
-from gaussdecode.wire._tally cimport tally_add, tally_clear, tally_move, tally_ops
-from gaussdecode.collect._columns cimport Accumulator, Stamp, column_append_value
+from gaussdecode.wire._tally cimport tally_add, tally_clear, tally_move
+from gaussdecode.collect._columns cimport Accumulator, Stamp
+from gaussdecode.collect._comparison cimport Comparison
 from gaussdecode.collect._open cimport (
-    IN_MEMORY, Batch, OpenTransaction, OpenTransactions, Retained, open_abort, open_begin,
-    open_create, open_forget, open_free, open_is_aborted, open_retain, opens_add, opens_find,
-    opens_free, opens_remove,
+    Batch, OpenTransaction, OpenTransactions, open_abort, open_begin, open_create, open_forget,
+    open_free, open_retain, opens_add, opens_find, opens_free, opens_remove,
 )
 from gaussdecode.collect._prepared cimport PreparedTransactions
 from gaussdecode.collect._pumptimes cimport (
     SPAN_COLLECT, SPAN_DECODE, SPAN_RECEIVE, PumpTimes,
 )
 from gaussdecode.collect._relations cimport Relations
+from gaussdecode.collect._releaser cimport Releaser
 from gaussdecode.collect._retained cimport RetainedBatches
 from gaussdecode.collect._sums cimport (
-    BECAUSE_ABORTED, BECAUSE_BEFORE_START, BECAUSE_EMPTY, BECAUSE_NOT_WANTED, BECAUSE_ORIGIN,
-    BECAUSE_RESENT, BECAUSE_SPECULATIVE, BECAUSE_USER, REASON_COUNT, Reason, Sums, count_segment,
+    BECAUSE_ABORTED, BECAUSE_BEFORE_START, BECAUSE_ORIGIN, BECAUSE_RESENT, BECAUSE_USER,
+    REASON_COUNT, Reason, Sums, count_segment,
 )
 from gaussdecode.collect._turns cimport (
     Finished, Turns, turns_begin, turns_free, turns_least, turns_part, turns_pop, turns_push,
@@ -103,13 +96,7 @@ import json
 import sys
 
 from gaussdecode.collect import _sums
-from gaussdecode.errors import (
-    ChildError,
-    InexactStreamError,
-    LargeRowError,
-    SequenceError,
-    from_record,
-)
+from gaussdecode.errors import ChildError, InexactStreamError, SequenceError, from_record
 from gaussdecode.model.csns import MOST_CSN
 
 REASONS = _sums.REASONS
@@ -125,23 +112,6 @@ cpdef enum:                 # what `Assembler.pump` came back for
 
 cdef int fail(str reason, uint64_t lsn) except -1:
     raise SequenceError(reason, lsn)
-
-
-cdef inline uint64_t count_inserts(const uint8_t *ops, uint64_t rows) noexcept nogil:
-    cdef uint64_t i, count = 0
-    for i in range(rows):
-        count += ops[i] == c"I"
-    return count
-
-
-cdef inline void count_table(
-    OpenTransaction *transaction, PyObject *found, uint64_t rows
-) noexcept nogil:
-    """Count rows of a table, if it is one that lands."""
-    if found != NULL:
-        transaction.rows += rows
-        if (<Accumulator>found).lands_from < transaction.lands_from:
-            transaction.lands_from = (<Accumulator>found).lands_from
 
 
 cdef class Assembler:
@@ -174,11 +144,8 @@ cdef class Assembler:
             `resume_lsn`.
     """
 
-    cdef object tables
     cdef object listener
-    cdef Accumulator transactions
-    cdef Accumulator messages
-    cdef Relations relations        # `release_kept` puts those of a file in its place
+    cdef Relations relations
     cdef OpenTransaction *plain     # the one that began with a BEGIN
     cdef bint is_open               # it did, and has not ended
     cdef OpenTransactions streams
@@ -186,17 +153,10 @@ cdef class Assembler:
     cdef bint by_csn
     cdef Turns turns                # of those that are finished
     cdef bint only_local
-    cdef bint skip_empty
     cdef bytes excluded_users       # each with a NUL after it; an empty one is the end
     cdef const char *excluded_names
-    cdef dict inserted              # while comparing: of the open transaction, by table
-    cdef dict taken_back            # of the one that is released; see `pair`
     cdef uint64_t start_csn
     cdef bint wants_attention
-    cdef readonly bint is_comparing  # what was sent again has not all come yet
-    cdef uint64_t row_limit
-    cdef uint64_t byte_limit
-    cdef uint64_t budget
     cdef readonly uint64_t resume_lsn
     cdef uint64_t most_csn
     cdef uint64_t resume_csn
@@ -215,23 +175,18 @@ cdef class Assembler:
     cdef readonly uint64_t last_csn             # 0 where the source sends none; by CSN, passed
     cdef readonly uint64_t message_lsn
     cdef bint moves                             # rows of the batch are not read again
-    cdef readonly uint64_t held_bytes           # in all accumulators
     cdef readonly uint64_t streamed_count       # released transactions that were streamed
     cdef readonly uint64_t aborted_count        # streamed transactions that were rolled back
     cdef readonly uint64_t stray_count          # rollbacks of transactions that nobody knew
-    cdef readonly uint64_t transaction_count
-    cdef readonly uint64_t row_count
     cdef readonly uint64_t resent_count
     cdef readonly uint64_t foreign_count        # dropped by only_local, users and start_csn
-    cdef readonly uint64_t empty_count          # without rows, nothing landed
     cdef readonly uint64_t heartbeat_count
-    cdef readonly uint64_t message_count
-    cdef readonly uint64_t waiting_count    # transactions and messages since `committed`
-    cdef readonly int64_t waiting_since_ns  # monotonic; of the first of them
     cdef readonly bint keepalive_is_urgent
     cdef readonly uint64_t dispatch_seq
     cdef uint32_t end_count
     cdef RetainedBatches retained
+    cdef Comparison comparison
+    cdef Releaser releaser
     cdef Sums tallies
     cdef PumpTimes times
 
@@ -245,10 +200,7 @@ cdef class Assembler:
     ):
         self.tallies = Sums()
         self.times = PumpTimes()
-        self.tables = tables
         self.listener = listener
-        self.transactions = transactions
-        self.messages = messages
         self.relations = Relations(tables)
         self.retained = RetainedBatches(spool, memory_limit, total_limit, by_csn)
         self.plain = open_create(0)
@@ -264,15 +216,15 @@ cdef class Assembler:
         self.given_up_end = UINT64_MAX
         self.given_up_before = UINT64_MAX
         self.arrived_lsn = resume_lsn
-        self.row_limit = row_limit
-        self.byte_limit = byte_limit
-        self.budget = budget
         self.only_local = only_local
-        self.skip_empty = skip_empty
         self.start_csn = start_csn
         self.excluded_users = b"".join([name + b"\0" for name in excluded_users])
         self.excluded_names = self.excluded_users
-        self.is_comparing = is_compared
+        self.comparison = Comparison(listener, self.relations, self.retained, is_compared)
+        self.releaser = Releaser(
+            tables, listener, transactions, messages, self.relations, self.retained, self.tallies,
+            skip_empty, row_limit, byte_limit, budget,
+        )
         self.prepared = PreparedTransactions(listener, self.relations, self.retained)
         for file in kept:
             tally_add(&self.tallies.open, &self.prepared.adopt(file).tally)
@@ -282,171 +234,6 @@ cdef class Assembler:
         open_free(self.plain)
         opens_free(&self.streams)
         turns_free(&self.turns)
-
-    cdef int release_retained(
-        self, OpenTransaction *transaction, Stamp *stamp, int64_t *seq
-    ) except -1 nogil:
-        """Release what was retained, in order, one spooled batch in memory at a time."""
-        cdef uint32_t i
-        cdef Retained *item
-        cdef Batch *batch
-        for i in range(transaction.retained_count):
-            item = &transaction.retained[i]
-            batch = item.batch
-            if batch.data == NULL:
-                self.retained.fetch(transaction, batch)
-            self.release_events(
-                transaction, batch.data, i, item.first_event,
-                min(item.stop_event, (<EntryHeader *>batch.data).event_count), stamp, seq,
-                batch.users == 1,
-            )
-            self.keep_to_budget(batch.data)
-            self.retained.unfetch(batch)
-        return 0
-
-    cdef int pair(
-        self, OpenTransaction *transaction, const uint8_t *entry, uint32_t first, uint32_t commit,
-        uint64_t lsn,
-    ) except -1 with gil:
-        """Find the rows that a transaction took back, in what is retained and in `entry`.
-
-        `taken_back` is then, by piece and event: of a segment its rows that do not land, of a
-        DELETE None where it has such a row. The piece of `entry` is behind those retained.
-
-        From the end to the beginning, so that memory goes by the DELETEs that have no row yet. A
-        piece without a DELETE is not looked at while there are none.
-        """
-        cdef uint32_t i
-        cdef Retained *item
-        cdef Batch *batch
-        cdef bint was_away
-        cdef dict waiting = {}
-        self.taken_back = {}
-        if commit:
-            self.pair_events(entry, transaction.retained_count, first, commit, waiting, lsn)
-        for i in reversed(range(transaction.retained_count)):
-            item = &transaction.retained[i]
-            if not (item.taken_back or waiting):
-                continue
-            batch = item.batch
-            was_away = batch.data == NULL
-            if was_away:
-                self.retained.fetch(transaction, batch)
-            self.pair_events(
-                batch.data, i, item.first_event,
-                min(item.stop_event, (<EntryHeader *>batch.data).event_count), waiting, lsn,
-            )
-            if was_away:
-                free(batch.data)
-                batch.data = NULL
-        return 0
-
-    cdef int pair_events(
-        self, const uint8_t *entry, uint32_t piece, uint32_t first, uint32_t stop,
-        dict waiting, uint64_t lsn,
-    ) except -1:
-        """Go on backwards with what one piece holds.
-
-        Args:
-            waiting: by table, piece and event of each DELETE behind this piece that has no row yet,
-                the last to come first; a table that has none is not in it.
-        """
-        cdef const EntryHeader *header = <const EntryHeader *>entry
-        cdef const Event *events = <const Event *>(entry + header.event_offset)
-        cdef const PartHeader *parts = <const PartHeader *>(entry + header.part_offset)
-        cdef const uint8_t *ops
-        cdef PyObject *found
-        cdef uint32_t i, row
-        for i in reversed(range(first, stop)):
-            if events[i].kind == EVENT_TAKEN_BACK:
-                found = self.relations.find_or_recall(events[i].index, lsn)
-                if found != NULL:
-                    table = (<Accumulator>found).table.directory
-                    waiting.setdefault(table, []).append((piece, i))
-            elif not waiting:
-                continue
-            elif events[i].kind == EVENT_TRUNCATE:
-                found = self.relations.find_or_recall(events[i].index, lsn)
-                if found != NULL:
-                    waiting.pop((<Accumulator>found).table.directory, None)
-            elif events[i].kind == EVENT_SEGMENT:
-                found = self.relations.find_or_recall(parts[events[i].index].version, lsn)
-                if found == NULL:
-                    continue
-                table = (<Accumulator>found).table.directory
-                deletes = waiting.get(table)
-                if deletes is None:
-                    continue
-                ops = entry + parts[events[i].index].op_offset
-                row = events[i].first_row + events[i].row_count
-                while row > events[i].first_row and deletes:
-                    row -= 1
-                    if ops[row] == c"I":
-                        self.taken_back[deletes.pop()] = None
-                        self.taken_back.setdefault((piece, i), set()).add(row)
-                if not deletes:
-                    del waiting[table]
-        return 0
-
-    cdef int append_others(
-        self, PyObject *found, const uint8_t *entry, uint32_t piece, uint32_t index, Stamp *stamp,
-        int64_t *seq,
-    ) except -1 with gil:
-        """Append the rows of a segment but for those taken back; 0: none was, nothing is done."""
-        cdef const EntryHeader *header = <const EntryHeader *>entry
-        cdef const Event *event = &(<const Event *>(entry + header.event_offset))[index]
-        cdef const PartHeader *part = (
-            &(<const PartHeader *>(entry + header.part_offset))[event.index]
-        )
-        cdef const uint8_t *ops = entry + part.op_offset
-        cdef uint32_t row = event.first_row, end = event.first_row + event.row_count, stop
-        left_out = self.taken_back.get((piece, index))
-        if left_out is None:
-            return 0
-        for stop in [*sorted(left_out), end]:
-            if stop > row:
-                tally_ops(&self.tallies.landed, ops + row, stop - row)
-                (<Accumulator>found).append(entry, part, row, stop - row, stamp, seq[0], False)
-                seq[0] += stop - row
-            row = stop + 1
-        self.tallies.left_out[<int>BECAUSE_SPECULATIVE].count[<int>TALLY_INSERT] += <uint64_t>(
-            len(left_out)
-        )
-        return 1
-
-    cdef int release_taken_back(
-        self, const Event *event, uint32_t piece, uint32_t index, Stamp *stamp, int64_t *seq
-    ) except -1 with gil:
-        """A DELETE of which only the table is said: what it took back is not there, or it lands."""
-        cdef PyObject *found = self.relations.find_or_recall(event.index, stamp.lsn)
-        if found == NULL:
-            self.tallies.count_left_out(BECAUSE_NOT_WANTED, TALLY_DELETE)
-        elif (piece, index) in self.taken_back:
-            self.tallies.count_left_out(BECAUSE_SPECULATIVE, TALLY_DELETE)
-        else:
-            keyless = self.tables.keyless(<object>found)
-            found = <PyObject *>keyless
-            if not (<Accumulator>found).is_current:
-                self.change_over(found)
-            self.tallies.count_landed(TALLY_DELETE)
-            (<Accumulator>found).append_marker(c"D", stamp, seq[0])
-            self.measure_one(found)
-            seq[0] += 1
-        return 0
-
-    cdef int count_retained(self, OpenTransaction *transaction) except -1 nogil:
-        """Count the rows of a streamed transaction that would land."""
-        cdef uint32_t i
-        cdef Batch *batch
-        for i in range(transaction.retained_count):
-            batch = transaction.retained[i].batch
-            if batch.data == NULL:
-                self.retained.fetch(transaction, batch)
-            self.count_rows(transaction, batch.data, 0, (<EntryHeader *>batch.data).event_count)
-            if batch.place != IN_MEMORY:
-                free(batch.data)
-                batch.data = NULL
-        return 0
 
     # ---- prepared transactions -----------------------------------------------------
 
@@ -493,8 +280,8 @@ cdef class Assembler:
             return self.pass_ended(event)
         self.check_exact(transaction, event)
         self.tallies.close(&transaction.tally)
-        if self.is_comparing and event.y <= self.resume_lsn and not transaction.is_kept:
-            self.count_retained(transaction)
+        if self.comparison.is_running and event.y <= self.resume_lsn and not transaction.is_kept:
+            self.comparison.count_retained(transaction, self.boundary_lsn)
         self.end_transaction(transaction, event, entry, 0, 0)
         self.drop_again(event.index)
         return self.prepared.end(transaction)
@@ -529,7 +316,7 @@ cdef class Assembler:
     ) except -1 nogil:
         """See that the rows of a transaction, which ends here, can be told from those undone."""
         if transaction.aborted_count and transaction.tally.count[<int>TALLY_MESSAGE] and (
-            self.is_comparing or event.y > self.resume_lsn
+            self.comparison.is_running or event.y > self.resume_lsn
         ):
             self.fail_inexact(event)
         return 0
@@ -542,19 +329,6 @@ cdef class Assembler:
             "savepoint's; whole (source.streaming: off) it can be told",
             event.y,
         )
-
-    cdef int release_kept(
-        self, OpenTransaction *transaction, Stamp *stamp, int64_t *seq
-    ) except -1 with gil:
-        """Release what is in a file, whose relation versions are those of another connection."""
-        cdef Relations relations = self.relations
-        self.relations = relations.of_file(self.retained.files[transaction.stream_xid])
-        try:
-            with nogil:
-                self.release_retained(transaction, stamp, seq)
-        finally:
-            self.relations = relations
-        return 0
 
     def unkept(self):
         """Numbers of the prepared transactions in no file, in the order of their PREPARE."""
@@ -587,7 +361,7 @@ cdef class Assembler:
         cdef int64_t seq = 0
         stamp.lsn = stamp.csn = stamp.time_us = 0
         stamp.xid = xid
-        self.release_kept(transaction, &stamp, &seq)
+        self.releaser.release_kept(transaction, &stamp, &seq)
 
     @property
     def prepared_transactions(self):
@@ -605,134 +379,6 @@ cdef class Assembler:
         return self.prepared.total
 
     # ---- release -------------------------------------------------------------------
-
-    cdef int release_events(
-        self, const OpenTransaction *transaction, const uint8_t *entry, uint32_t piece,
-        uint32_t first, uint32_t stop, Stamp *stamp, int64_t *seq, bint moves,
-    ) except -1 nogil:
-        """Append the rows of events `first` .. `stop` to their accumulators.
-
-        With `moves` the entry is our own, and these rows are not read again. `piece` numbers what
-        is retained of the transaction.
-        """
-        cdef const EntryHeader *header = <const EntryHeader *>entry
-        cdef const Event *events = <const Event *>(entry + header.event_offset)
-        cdef const PartHeader *parts = <const PartHeader *>(entry + header.part_offset)
-        cdef const Event *event
-        cdef PyObject *found
-        cdef uint32_t i
-        for i in range(first, stop):
-            event = &events[i]
-            if event.kind == EVENT_SEGMENT:
-                if open_is_aborted(transaction, event.z):
-                    count_segment(&self.tallies.left_out[<int>BECAUSE_ABORTED], entry, event)
-                    continue
-                found = self.relations.find_or_recall(parts[event.index].version, stamp.lsn)
-                if found == NULL:
-                    count_segment(&self.tallies.left_out[<int>BECAUSE_NOT_WANTED], entry, event)
-                    continue
-                if not (<Accumulator>found).is_current:
-                    self.change_over(found)
-                if transaction.taken_back and self.append_others(
-                    found, entry, piece, i, stamp, seq
-                ):
-                    continue
-                count_segment(&self.tallies.landed, entry, event)
-                (<Accumulator>found).append(
-                    entry, &parts[event.index], event.first_row, event.row_count,
-                    stamp, seq[0], moves,
-                )
-                seq[0] += event.row_count
-            elif event.kind == EVENT_TRUNCATE:
-                if open_is_aborted(transaction, event.z):
-                    self.tallies.count_left_out(BECAUSE_ABORTED, TALLY_TRUNCATE)
-                    continue
-                found = self.relations.find_or_recall(event.index, stamp.lsn)
-                if found == NULL:
-                    self.tallies.count_left_out(BECAUSE_NOT_WANTED, TALLY_TRUNCATE)
-                else:
-                    self.tallies.count_landed(TALLY_TRUNCATE)
-                    if not (<Accumulator>found).is_current:
-                        self.change_over(found)
-                    (<Accumulator>found).append_marker(c'T', stamp, seq[0])
-                    with gil:
-                        self.listener.truncated(
-                            <object>found, stamp.lsn, seq[0], event.flags
-                        )
-                    seq[0] += 1
-            elif event.kind == EVENT_TAKEN_BACK:
-                self.release_taken_back(event, piece, i, stamp, seq)
-            elif event.kind == EVENT_MESSAGE:
-                self.append_message(entry, event, stamp, seq[0])
-                seq[0] += 1
-            elif event.kind == EVENT_LARGE_ROW:
-                found = self.relations.find_or_recall(event.index, stamp.lsn)
-                if found != NULL:
-                    self.fail_large(found, event, stamp)
-        return 0
-
-    cdef int change_over(self, PyObject *found) except -1 with gil:
-        """Have rows of its table under another schema leave first."""
-        self.listener.change_over(<object>found)
-        return 0
-
-    cdef int fail_large(
-        self, PyObject *found, const Event *event, const Stamp *stamp
-    ) except -1 with gil:
-        """A row that was too large when its transaction was prepared, which has committed."""
-        relation = (<Accumulator>found).table.relation
-        raise LargeRowError(
-            event.x, event.y, event.first_row, event.z, relation.columns[event.first_row].name,
-            stamp.lsn, stamp.xid, relation.oid, (relation.namespace, relation.name),
-        )
-
-    cdef inline void count_waiting(self) noexcept nogil:
-        if self.waiting_count == 0:
-            self.waiting_since_ns = <int64_t>monotonic_ns()
-            self.wants_attention = True  # an entry is due so long from now, or at once
-        self.waiting_count += 1
-
-    cdef int append_message(
-        self, const uint8_t *entry, const Event *event, Stamp *stamp, int64_t seq
-    ) except -1 nogil:
-        """Land a logical message; `seq` -1 where it is part of no transaction."""
-        cdef const uint8_t *prefix = entry + event.payload_offset
-        cdef const uint8_t *nul = <const uint8_t *>memchr(prefix, 0, event.payload_size)
-        cdef uint8_t transactional = event.flags & 1
-        cdef uint64_t row = self.messages.row_count, prefix_size
-        if nul == NULL:
-            with gil:
-                fail("a logical message without the end of its prefix", stamp.lsn)
-        prefix_size = nul - prefix
-        column_append_value(&self.messages.columns[0], row, &transactional, 1, False)
-        column_append_value(&self.messages.columns[1], row, prefix, prefix_size, False)
-        column_append_value(
-            &self.messages.columns[2], row, nul + 1, event.payload_size - prefix_size - 1, False
-        )
-        self.messages.stamp_rows(1, stamp, seq)
-        self.messages.row_count += 1
-        self.message_count += 1
-        self.tallies.count_landed(TALLY_MESSAGE)
-        return 0
-
-    cdef int land_transaction(
-        self, const OpenTransaction *transaction, Stamp *stamp, int64_t rows
-    ) except -1 nogil:
-        """One row in the table of transactions."""
-        cdef uint64_t row = self.transactions.row_count
-        column_append_value(
-            &self.transactions.columns[0], row, transaction.origin.data,
-            transaction.origin.size, not transaction.has_origin,
-        )
-        column_append_value(
-            &self.transactions.columns[1], row, transaction.user.data, transaction.user.size,
-            not transaction.has_user,
-        )
-        column_append_value(&self.transactions.columns[2], row, &rows, sizeof(rows), False)
-        self.transactions.stamp_rows(1, stamp, 0)
-        self.transactions.row_count += 1
-        self.tallies.count_landed(TALLY_TRANSACTION)
-        return 0
 
     cdef int release(
         self, const uint8_t *entry, uint64_t size, uint32_t first, uint32_t commit
@@ -894,7 +540,7 @@ cdef class Assembler:
             try:
                 self.tallies.close(&finished.transaction.tally)
                 self.fill_stamp(finished.transaction, &finished.commit, &stamp)
-                self.land(finished.transaction, &stamp, NULL, 0, 0)
+                self.releaser.land(finished.transaction, &stamp, NULL, 0, 0, False)
                 self.last_commit_time_us = max(self.last_commit_time_us, stamp.time_us)
             finally:
                 open_free(finished.transaction)
@@ -911,8 +557,8 @@ cdef class Assembler:
                 fail(f"a COMMIT of streamed transaction {event.index}, which is prepared", event.y)
         self.check_exact(transaction, event)
         self.tallies.close(&transaction.tally)
-        if self.is_comparing and event.y <= self.resume_lsn:
-            self.count_retained(transaction)
+        if self.comparison.is_running and event.y <= self.resume_lsn:
+            self.comparison.count_retained(transaction, self.boundary_lsn)
         self.end_transaction(transaction, event, entry, 0, 0)
         self.streamed_count += 1
         opens_remove(&self.streams, transaction)
@@ -952,7 +598,7 @@ cdef class Assembler:
         if why != REASON_COUNT:
             self.leave_out(transaction, why)
         else:
-            self.land(transaction, &stamp, entry, first, commit)
+            self.releaser.land(transaction, &stamp, entry, first, commit, self.moves)
         self.last_end_lsn = event.y
         self.boundary_lsn = event.y
         self.last_commit_time_us = stamp.time_us
@@ -963,38 +609,9 @@ cdef class Assembler:
         """Leave an ended transaction out, which has landed before."""
         self.resent_count += 1
         self.tallies.leave_out(BECAUSE_RESENT, &transaction.tally)
-        if self.is_comparing:
+        if self.comparison.is_running:
             self.compare(transaction, commit)
         return self.retained.drop(transaction)
-
-    cdef int land(
-        self, OpenTransaction *transaction, Stamp *stamp, const uint8_t *entry, uint32_t first,
-        uint32_t commit,
-    ) except -1 nogil:
-        """Release what is retained of a transaction, and events `first` .. `commit`."""
-        cdef int64_t seq = 0
-        tally_clear(&transaction.tally)
-        if transaction.taken_back:
-            self.pair(transaction, entry, first, commit, stamp.lsn)
-        if transaction.is_kept:
-            self.release_kept(transaction, stamp, &seq)
-        else:
-            self.release_retained(transaction, stamp, &seq)
-        if commit:
-            self.release_events(
-                transaction, entry, transaction.retained_count, first, commit, stamp, &seq,
-                self.moves,
-            )
-        self.retained.drop(transaction)
-        if seq or not self.skip_empty:
-            self.land_transaction(transaction, stamp, seq)
-            self.count_waiting()
-        else:
-            self.empty_count += 1
-            self.tallies.count_left_out(BECAUSE_EMPTY, TALLY_TRANSACTION)
-        self.row_count += seq
-        self.transaction_count += 1
-        return 0
 
     cdef int leave_out(self, OpenTransaction *transaction, Reason why) except -1 nogil:
         self.foreign_count += 1
@@ -1008,83 +625,19 @@ cdef class Assembler:
         """Show the listener an ended transaction, which has landed before."""
         cdef Stamp stamp
         self.fill_stamp(transaction, commit, &stamp)
-        with gil:
-            self.listener.resent(
-                commit.y, stamp.xid, stamp.time_us,
-                0 if self.is_before_start(transaction) or transaction.is_excluded
-                else transaction.rows,
-                bool(transaction.has_origin), commit.y < transaction.lands_from,
-                (<const char *>transaction.user.data)[:transaction.user.size]
-                if transaction.has_user else b"",
-                stamp.csn,
-            )
+        self.comparison.show(
+            transaction, &stamp, self.is_before_start(transaction) or transaction.is_excluded
+        )
         if commit.y == self.resume_until:
             self.catch_up()
         return 0
 
     cdef int catch_up(self) except -1 nogil:
         """Everything up to `resume_until` has come; tell the listener, once."""
-        if self.is_comparing:
-            with gil:
-                self.listener.caught_up()
-            self.is_comparing = False
+        if self.comparison.is_running:
+            self.comparison.finish()
             self.wants_attention = True
         return 0
-
-    cdef int count_rows(
-        self, OpenTransaction *transaction, const uint8_t *entry, uint32_t first, uint32_t stop
-    ) except -1 nogil:
-        """Count the rows of an open transaction that would land."""
-        cdef const EntryHeader *header = <const EntryHeader *>entry
-        cdef const Event *events = <const Event *>(entry + header.event_offset)
-        cdef const PartHeader *parts = <const PartHeader *>(entry + header.part_offset)
-        cdef PyObject *found
-        cdef uint32_t i
-        for i in range(first, stop):
-            if open_is_aborted(transaction, events[i].z):
-                continue
-            if events[i].kind == EVENT_SEGMENT:
-                found = self.relations.find_or_recall(
-                    parts[events[i].index].version, self.boundary_lsn
-                )
-                count_table(transaction, found, events[i].row_count)
-                if transaction.flags & GAUSS_EVENT and found != NULL:
-                    self.note_inserted(found, count_inserts(
-                        entry + parts[events[i].index].op_offset + events[i].first_row,
-                        events[i].row_count,
-                    ))
-            elif events[i].kind == EVENT_TAKEN_BACK:
-                found = self.relations.find_or_recall(events[i].index, self.boundary_lsn)
-                if found != NULL:
-                    count_table(transaction, found, 1)
-                    transaction.rows -= 2 * self.note_taken_back(found)
-            elif events[i].kind == EVENT_TRUNCATE:
-                found = self.relations.find_or_recall(events[i].index, self.boundary_lsn)
-                count_table(transaction, found, 1)
-                if transaction.flags & GAUSS_EVENT and found != NULL:
-                    self.note_truncated(found)
-            elif events[i].kind == EVENT_MESSAGE:
-                transaction.rows += 1
-                transaction.lands_from = 0
-        return 0
-
-    cdef int note_inserted(self, PyObject *found, uint64_t rows) except -1 with gil:
-        """Count rows of a table that may be taken back."""
-        table = (<Accumulator>found).table.directory
-        self.inserted[table] = self.inserted.get(table, 0) + rows
-        return 0
-
-    cdef int note_truncated(self, PyObject *found) except -1 with gil:
-        """What was inserted before a TRUNCATE is not taken back."""
-        self.inserted.pop((<Accumulator>found).table.directory, None)
-        return 0
-
-    cdef int note_taken_back(self, PyObject *found) except -1 with gil:
-        """1 where a DELETE of which only the table is said takes a row back, else 0."""
-        table = (<Accumulator>found).table.directory
-        rows = self.inserted.get(table, 0)
-        self.inserted[table] = max(rows - 1, 0)
-        return 1 if rows else 0
 
     cdef void fill_stamp(
         self, const OpenTransaction *transaction, const Event *commit, Stamp *stamp
@@ -1111,43 +664,13 @@ cdef class Assembler:
     cdef inline bint is_before_start(self, const OpenTransaction *transaction) noexcept nogil:
         return 0 < transaction.csn < self.start_csn
 
-    cdef int keep_to_budget(self, const uint8_t *entry) except -1 nogil:
-        """After an entry's rows: hand over full row groups, keep to the budget."""
-        cdef const EntryHeader *header = <const EntryHeader *>entry
-        cdef const PartHeader *parts = <const PartHeader *>(entry + header.part_offset)
-        cdef PyObject *found
-        cdef uint32_t i
-        for i in range(header.part_count):
-            found = self.relations.find(parts[i].version)
-            if found != NULL:
-                self.measure_one(found)
-        self.measure_one(<PyObject *>self.transactions)
-        self.measure_one(<PyObject *>self.messages)
-        if self.held_bytes > self.budget:
-            with gil:
-                self.listener.relieve()
-            self.wants_attention = True
-        return 0
-
-    cdef int measure_one(self, PyObject *found) except -1 nogil:
-        cdef uint64_t before = (<Accumulator>found).byte_count
-        (<Accumulator>found).measure()
-        self.held_bytes += (<Accumulator>found).byte_count - before
-        if (<Accumulator>found).row_count >= self.row_limit or (
-            (<Accumulator>found).byte_count >= self.byte_limit
-        ):
-            with gil:
-                self.listener.flush(<object>found)
-            self.wants_attention = True
-        return 0
-
     def forget_version(self, uint32_t version):
         """Let go of a version's accumulator, which has no rows, until there are some."""
         self.relations.forget_version(version)
 
     def taken(self, uint64_t byte_count):
         """The listener took `byte_count` bytes out of an accumulator."""
-        self.held_bytes -= byte_count
+        self.releaser.held_bytes -= byte_count
 
     def forget(self):
         """Give back all that is held; rows cannot be absorbed any more."""
@@ -1157,7 +680,7 @@ cdef class Assembler:
         turns_free(&self.turns)
         self.retained.forget()
         self.relations.forget()
-        self.held_bytes = 0
+        self.releaser.held_bytes = 0
 
     # ---- events ----------------------------------------------------------------------
 
@@ -1256,10 +779,11 @@ cdef class Assembler:
         """Release the open transaction, or keep the batch; gives the next event."""
         cdef uint64_t taken_back = self.plain.taken_back
         cdef int64_t commit = self.find_commit(entry, first)
-        if self.is_comparing:
-            self.count_rows(
+        if self.comparison.is_running:
+            self.comparison.count_rows(
                 self.plain, entry, first,
                 <uint32_t>commit if commit >= 0 else (<const EntryHeader *>entry).event_count,
+                self.boundary_lsn,
             )
         if commit < 0:
             if self.plain.csn >= self.given_up_csn:
@@ -1301,9 +825,8 @@ cdef class Assembler:
                 stamp.csn = 0
                 stamp.xid = 0
                 stamp.time_us = 0
-                self.append_message(entry, event, &stamp, -1)
+                self.releaser.land_message(entry, event, &stamp)
                 self.message_lsn = event.x
-                self.count_waiting()
             else:
                 self.resent_count += 1
                 self.tallies.count_left_out(BECAUSE_RESENT, TALLY_MESSAGE)
@@ -1385,7 +908,7 @@ cdef class Assembler:
         finally:
             self.retained.leave_shared()
         self.tallies.check(header, &self.plain.tally, self.boundary_lsn)
-        return self.keep_to_budget(entry)
+        return self.releaser.keep_to_budget(entry)
 
     cdef int absorb_whole(self, const uint8_t *entry, uint64_t size) except -1 nogil:
         """Take in a batch of transactions that are sent one after the other."""
@@ -1401,9 +924,8 @@ cdef class Assembler:
             elif events[i].kind == EVENT_BEGIN:
                 self.is_open = True
                 open_begin(self.plain)
-                if self.is_comparing:
-                    with gil:
-                        self.inserted = {}
+                if self.comparison.is_running:
+                    self.comparison.begin()
                 self.plain.flags = events[i].flags
                 self.plain.time_us = events[i].y
                 self.plain.commit_lsn = events[i].x
@@ -1457,6 +979,46 @@ cdef class Assembler:
         return self.tallies.since_committed(&self.plain.tally)
 
     @property
+    def held_bytes(self):
+        """Bytes in all accumulators."""
+        return self.releaser.held_bytes
+
+    @property
+    def row_count(self):
+        """Rows, truncate markers and transactional messages that were released."""
+        return self.releaser.row_count
+
+    @property
+    def transaction_count(self):
+        """Transactions that were released."""
+        return self.releaser.transaction_count
+
+    @property
+    def message_count(self):
+        """Logical messages that landed."""
+        return self.releaser.message_count
+
+    @property
+    def empty_count(self):
+        """Transactions without rows, of which nothing landed."""
+        return self.releaser.empty_count
+
+    @property
+    def waiting_count(self):
+        """Transactions and messages since `committed`."""
+        return self.releaser.waiting_count
+
+    @property
+    def waiting_since_ns(self):
+        """When the first of them came; monotonic."""
+        return self.releaser.waiting_since_ns
+
+    @property
+    def is_comparing(self):
+        """Whether what was sent again has not all come yet."""
+        return bool(self.comparison.is_running)
+
+    @property
     def retained_bytes(self):
         """Bytes of open transactions in memory."""
         return self.retained.memory_bytes
@@ -1506,7 +1068,7 @@ cdef class Assembler:
 
     def answered(self):
         """Nothing has to be committed of what came so far; its sums go into the next entry."""
-        self.waiting_count = 0
+        self.releaser.waiting_count = 0
         self.keepalive_is_urgent = False
 
     def committed(self):
@@ -1535,6 +1097,7 @@ cdef class Assembler:
         cdef int64_t deadline = self.times.begin() + <int64_t>(seconds * 1e9)
         cdef int result
         self.wants_attention = False
+        self.releaser.wants_attention = False
         try:
             while True:
                 result = self.pump_one(rings[self.dispatch_seq % len(rings)], deadline)
@@ -1588,7 +1151,7 @@ cdef class Assembler:
         if kind == ENTRY_END:
             self.end_count += 1
             return PUMP_END
-        if self.wants_attention:
+        if self.wants_attention or self.releaser.wants_attention:
             return PUMP_ATTENTION
         return PUMP_TIME if now >= deadline else 0
 
