@@ -71,6 +71,7 @@ from gaussdecode.wire._layout cimport (
 from gaussdecode.wire._tally cimport tally_add, tally_clear, tally_move
 from gaussdecode.collect._columns cimport Accumulator, Stamp
 from gaussdecode.collect._comparison cimport Comparison
+from gaussdecode.collect._ends cimport Ends
 from gaussdecode.collect._open cimport (
     Batch, OpenTransaction, OpenTransactions, open_abort, open_begin, open_create, open_forget,
     open_free, open_retain, opens_add, opens_find, opens_free, opens_remove,
@@ -83,8 +84,7 @@ from gaussdecode.collect._relations cimport Relations
 from gaussdecode.collect._releaser cimport Releaser
 from gaussdecode.collect._retained cimport RetainedBatches
 from gaussdecode.collect._sums cimport (
-    BECAUSE_ABORTED, BECAUSE_BEFORE_START, BECAUSE_ORIGIN, BECAUSE_RESENT, BECAUSE_USER,
-    REASON_COUNT, Reason, Sums, count_segment,
+    BECAUSE_ABORTED, BECAUSE_RESENT, REASON_COUNT, Reason, Sums, count_segment,
 )
 from gaussdecode.collect._turns cimport (
     Finished, Turns, turns_begin, turns_free, turns_least, turns_part, turns_pop, turns_push,
@@ -152,34 +152,22 @@ cdef class Assembler:
     cdef PreparedTransactions prepared
     cdef bint by_csn
     cdef Turns turns                # of those that are finished
-    cdef bint only_local
     cdef bytes excluded_users       # each with a NUL after it; an empty one is the end
     cdef const char *excluded_names
-    cdef uint64_t start_csn
-    cdef bint wants_attention
-    cdef readonly uint64_t resume_lsn
     cdef uint64_t most_csn
     cdef uint64_t resume_csn
-    cdef uint64_t resume_until
     cdef uint64_t given_up_csn      # the least that was given up; UINT64_MAX: none
     cdef uint64_t given_up_end      # where in the log the first of them ends,
     cdef uint64_t given_up_before   # and the commit before it
     cdef uint64_t kept_csn          # nothing up to it is given up any more
     cdef readonly uint64_t given_up_count
     cdef readonly uint64_t lost_csn  # one that was given up, and nothing stood before it; 0: none
-    cdef readonly uint64_t boundary_lsn
-    cdef readonly uint64_t arrived_lsn          # by CSN: up to there all has come
     cdef readonly uint64_t arrived_csn          # by CSN: the highest that is finished
-    cdef readonly uint64_t last_end_lsn
-    cdef readonly int64_t last_commit_time_us
-    cdef readonly uint64_t last_csn             # 0 where the source sends none; by CSN, passed
     cdef readonly uint64_t message_lsn
     cdef bint moves                             # rows of the batch are not read again
     cdef readonly uint64_t streamed_count       # released transactions that were streamed
     cdef readonly uint64_t aborted_count        # streamed transactions that were rolled back
     cdef readonly uint64_t stray_count          # rollbacks of transactions that nobody knew
-    cdef readonly uint64_t resent_count
-    cdef readonly uint64_t foreign_count        # dropped by only_local, users and start_csn
     cdef readonly uint64_t heartbeat_count
     cdef readonly bint keepalive_is_urgent
     cdef readonly uint64_t dispatch_seq
@@ -187,6 +175,7 @@ cdef class Assembler:
     cdef RetainedBatches retained
     cdef Comparison comparison
     cdef Releaser releaser
+    cdef Ends ends
     cdef Sums tallies
     cdef PumpTimes times
 
@@ -204,26 +193,22 @@ cdef class Assembler:
         self.relations = Relations(tables)
         self.retained = RetainedBatches(spool, memory_limit, total_limit, by_csn)
         self.plain = open_create(0)
-        self.resume_lsn = resume_lsn
-        self.boundary_lsn = resume_lsn
-        self.last_end_lsn = resume_lsn
         self.by_csn = by_csn
         self.most_csn = MOST_CSN
-        self.last_csn = resume_csn
         self.resume_csn = resume_csn
-        self.resume_until = max(resume_lsn, resume_until)
         self.given_up_csn = first_csn + 1 if first_csn else UINT64_MAX
         self.given_up_end = UINT64_MAX
         self.given_up_before = UINT64_MAX
-        self.arrived_lsn = resume_lsn
-        self.only_local = only_local
-        self.start_csn = start_csn
         self.excluded_users = b"".join([name + b"\0" for name in excluded_users])
         self.excluded_names = self.excluded_users
         self.comparison = Comparison(listener, self.relations, self.retained, is_compared)
         self.releaser = Releaser(
             tables, listener, transactions, messages, self.relations, self.retained, self.tallies,
             skip_empty, row_limit, byte_limit, budget,
+        )
+        self.ends = Ends(
+            self.retained, self.tallies, self.comparison, self.releaser, resume_lsn,
+            max(resume_lsn, resume_until), resume_csn, only_local, start_csn,
         )
         self.prepared = PreparedTransactions(listener, self.relations, self.retained)
         for file in kept:
@@ -242,15 +227,14 @@ cdef class Assembler:
         cdef OpenTransaction *transaction = opens_find(&self.streams, event.index)
         if transaction == NULL:
             self.prepared.fail(entry, event, b"PREPARE", b"never began")
-        if event.y > self.resume_lsn:
-            self.catch_up()
+        if event.y > self.ends.resume_lsn:
+            self.ends.catch_up()
         if self.prepared.is_known(entry, event):
             return self.drop_again(event.index)
-        if event.y > self.resume_lsn:
+        if event.y > self.ends.resume_lsn:
             self.check_exact(transaction, event)
         self.prepared.take(&self.streams, transaction, entry, event)
-        if event.y > self.boundary_lsn:
-            self.boundary_lsn = event.y
+        self.ends.move_boundary(event.y)
         return 0
 
     cdef int drop_again(self, uint32_t xid) except -1 nogil:
@@ -271,7 +255,7 @@ cdef class Assembler:
     cdef int commit_prepared(self, const uint8_t *entry, const Event *event) except -1 nogil:
         cdef OpenTransaction *transaction = self.prepared.find(entry, event)
         if transaction == NULL:
-            if event.y > self.resume_lsn:
+            if event.y > self.ends.resume_lsn:
                 self.prepared.fail(
                     entry, event, b"COMMIT PREPARED",
                     b"is not kept in the landing: somebody else confirmed its PREPARE, and "
@@ -280,9 +264,11 @@ cdef class Assembler:
             return self.pass_ended(event)
         self.check_exact(transaction, event)
         self.tallies.close(&transaction.tally)
-        if self.comparison.is_running and event.y <= self.resume_lsn and not transaction.is_kept:
-            self.comparison.count_retained(transaction, self.boundary_lsn)
-        self.end_transaction(transaction, event, entry, 0, 0)
+        if self.comparison.is_running and event.y <= self.ends.resume_lsn and (
+            not transaction.is_kept
+        ):
+            self.comparison.count_retained(transaction, self.ends.boundary_lsn)
+        self.ends.end(transaction, event, entry, 0, 0, False)
         self.drop_again(event.index)
         return self.prepared.end(transaction)
 
@@ -290,17 +276,16 @@ cdef class Assembler:
         """A prepared transaction that landed; the server sends its end again, and no more."""
         cdef OpenTransaction *transaction = open_create(event.index)
         try:
-            self.end_transaction(transaction, event, NULL, 0, 0)
+            self.ends.end(transaction, event, NULL, 0, 0, False)
         finally:
             open_free(transaction)
         return self.drop_again(event.index)
 
     cdef int rollback_prepared(self, const uint8_t *entry, const Event *event) except -1 nogil:
         cdef OpenTransaction *transaction = self.prepared.find(entry, event)
-        if event.y > self.resume_lsn:
-            self.catch_up()
-        if event.y > self.boundary_lsn:
-            self.boundary_lsn = event.y
+        if event.y > self.ends.resume_lsn:
+            self.ends.catch_up()
+        self.ends.move_boundary(event.y)
         self.drop_again(event.index)
         if transaction == NULL:
             self.stray_count += 1
@@ -316,7 +301,7 @@ cdef class Assembler:
     ) except -1 nogil:
         """See that the rows of a transaction, which ends here, can be told from those undone."""
         if transaction.aborted_count and transaction.tally.count[<int>TALLY_MESSAGE] and (
-            self.comparison.is_running or event.y > self.resume_lsn
+            self.comparison.is_running or event.y > self.ends.resume_lsn
         ):
             self.fail_inexact(event)
         return 0
@@ -392,9 +377,9 @@ cdef class Assembler:
             with gil:
                 fail("a COMMIT whose position is not its BEGIN's", event.x)
         self.is_open = False
-        if self.by_csn and event.y > self.resume_lsn:
+        if self.by_csn and event.y > self.ends.resume_lsn:
             return self.finish(event, entry, size, first, commit)
-        return self.end_transaction(self.plain, event, entry, first, commit)
+        return self.ends.end(self.plain, event, entry, first, commit, self.moves)
 
     cdef int finish(
         self, const Event *event, const uint8_t *entry, uint64_t size, uint32_t first,
@@ -405,23 +390,23 @@ cdef class Assembler:
         cdef Finished finished
         cdef Batch *batch
         cdef Reason why
-        if event.y <= self.last_end_lsn:
-            self.fail_commit_order(event)
-        finished.before_lsn = self.last_end_lsn
-        self.last_end_lsn = event.y
-        self.arrived_lsn = event.y
-        if 0 < transaction.csn <= self.resume_csn and event.y <= self.resume_until:
+        if event.y <= self.ends.last_end_lsn:
+            self.ends.fail_commit_order(event)
+        finished.before_lsn = self.ends.last_end_lsn
+        self.ends.last_end_lsn = event.y
+        self.ends.arrived_lsn = event.y
+        if 0 < transaction.csn <= self.resume_csn and event.y <= self.ends.resume_until:
             transaction.tally.count[<int>TALLY_TRANSACTION] += 1
-            return self.pass_over(transaction, event)
-        if event.y > self.resume_until:
-            self.catch_up()
-        if transaction.csn <= self.last_csn:
+            return self.ends.pass_over(transaction, event)
+        if event.y > self.ends.resume_until:
+            self.ends.catch_up()
+        if transaction.csn <= self.ends.last_csn:
             self.fail_late(event)
         self.arrived_csn = max(self.arrived_csn, transaction.csn)
         transaction.tally.count[<int>TALLY_TRANSACTION] += 1
-        why = self.why_left_out(transaction)
+        why = self.ends.why_left_out(transaction)
         if why != REASON_COUNT:
-            return self.leave_out(transaction, why)
+            return self.ends.leave_out(transaction, why)
         if transaction.is_given_up or transaction.csn >= self.given_up_csn:
             return self.leave_for_later(event, finished.before_lsn)
         if commit > first:
@@ -513,8 +498,8 @@ cdef class Assembler:
                 "a transaction without a CSN, which has no place in the order of CSNs", event.y
             )
         return fail(
-            f"a transaction with CSN {self.plain.csn} came after all up to CSN {self.last_csn} "
-            "had landed: it can have no place any more", event.y,
+            f"a transaction with CSN {self.plain.csn} came after all up to CSN "
+            f"{self.ends.last_csn} had landed: it can have no place any more", event.y,
         )
 
     def pass_csn(self, uint64_t csn, uint64_t lsn):
@@ -526,11 +511,11 @@ cdef class Assembler:
         """
         with nogil:
             self.release_turns(csn)
-        self.last_csn = max(self.last_csn, csn)
+        self.ends.last_csn = max(self.ends.last_csn, csn)
         lsn = turns_begin(&self.turns, lsn)
         if self.given_up_end <= lsn:
             lsn = min(lsn, self.given_up_before)
-        self.boundary_lsn = max(self.boundary_lsn, lsn)
+        self.ends.boundary_lsn = max(self.ends.boundary_lsn, lsn)
 
     cdef int release_turns(self, uint64_t csn) except -1 nogil:
         cdef Finished finished
@@ -539,9 +524,9 @@ cdef class Assembler:
             finished = turns_pop(&self.turns)
             try:
                 self.tallies.close(&finished.transaction.tally)
-                self.fill_stamp(finished.transaction, &finished.commit, &stamp)
+                self.ends.fill_stamp(finished.transaction, &finished.commit, &stamp)
                 self.releaser.land(finished.transaction, &stamp, NULL, 0, 0, False)
-                self.last_commit_time_us = max(self.last_commit_time_us, stamp.time_us)
+                self.ends.last_commit_time_us = max(self.ends.last_commit_time_us, stamp.time_us)
             finally:
                 open_free(finished.transaction)
         return 0
@@ -557,9 +542,9 @@ cdef class Assembler:
                 fail(f"a COMMIT of streamed transaction {event.index}, which is prepared", event.y)
         self.check_exact(transaction, event)
         self.tallies.close(&transaction.tally)
-        if self.comparison.is_running and event.y <= self.resume_lsn:
-            self.comparison.count_retained(transaction, self.boundary_lsn)
-        self.end_transaction(transaction, event, entry, 0, 0)
+        if self.comparison.is_running and event.y <= self.ends.resume_lsn:
+            self.comparison.count_retained(transaction, self.ends.boundary_lsn)
+        self.ends.end(transaction, event, entry, 0, 0, False)
         self.streamed_count += 1
         opens_remove(&self.streams, transaction)
         return 0
@@ -578,91 +563,6 @@ cdef class Assembler:
         self.retained.drop(transaction)
         opens_remove(&self.streams, transaction)
         return 0
-
-    cdef int end_transaction(
-        self, OpenTransaction *transaction, const Event *event, const uint8_t *entry,
-        uint32_t first, uint32_t commit,
-    ) except -1 nogil:
-        """Release a transaction by its commit, or say why nothing of it lands."""
-        cdef Stamp stamp
-        cdef Reason why
-        transaction.tally.count[<int>TALLY_TRANSACTION] += 1
-        if event.y <= self.resume_lsn:
-            self.arrived_lsn = max(self.arrived_lsn, event.y)
-            return self.pass_over(transaction, event)
-        self.catch_up()
-        if event.y <= self.last_end_lsn:
-            self.fail_commit_order(event)
-        self.fill_stamp(transaction, event, &stamp)
-        why = self.why_left_out(transaction)
-        if why != REASON_COUNT:
-            self.leave_out(transaction, why)
-        else:
-            self.releaser.land(transaction, &stamp, entry, first, commit, self.moves)
-        self.last_end_lsn = event.y
-        self.boundary_lsn = event.y
-        self.last_commit_time_us = stamp.time_us
-        self.last_csn = transaction.csn
-        return 0
-
-    cdef int pass_over(self, OpenTransaction *transaction, const Event *commit) except -1 nogil:
-        """Leave an ended transaction out, which has landed before."""
-        self.resent_count += 1
-        self.tallies.leave_out(BECAUSE_RESENT, &transaction.tally)
-        if self.comparison.is_running:
-            self.compare(transaction, commit)
-        return self.retained.drop(transaction)
-
-    cdef int leave_out(self, OpenTransaction *transaction, Reason why) except -1 nogil:
-        self.foreign_count += 1
-        self.tallies.leave_out(why, &transaction.tally)
-        return self.retained.drop(transaction)
-
-    cdef int fail_commit_order(self, const Event *event) except -1 with gil:
-        return fail("a COMMIT that does not end after the one before it", event.y)
-
-    cdef int compare(self, OpenTransaction *transaction, const Event *commit) except -1 nogil:
-        """Show the listener an ended transaction, which has landed before."""
-        cdef Stamp stamp
-        self.fill_stamp(transaction, commit, &stamp)
-        self.comparison.show(
-            transaction, &stamp, self.is_before_start(transaction) or transaction.is_excluded
-        )
-        if commit.y == self.resume_until:
-            self.catch_up()
-        return 0
-
-    cdef int catch_up(self) except -1 nogil:
-        """Everything up to `resume_until` has come; tell the listener, once."""
-        if self.comparison.is_running:
-            self.comparison.finish()
-            self.wants_attention = True
-        return 0
-
-    cdef void fill_stamp(
-        self, const OpenTransaction *transaction, const Event *commit, Stamp *stamp
-    ) noexcept nogil:
-        """What all rows of a transaction share; see the module's text."""
-        stamp.lsn = commit.y
-        stamp.csn = transaction.csn
-        stamp.xid = transaction.xid
-        stamp.time_us = commit.z
-        if commit.flags & GAUSS_EVENT:
-            if stamp.xid == 0:
-                stamp.xid = commit.x
-            if stamp.time_us == 0:
-                stamp.time_us = transaction.time_us
-
-    cdef inline Reason why_left_out(self, const OpenTransaction *transaction) noexcept nogil:
-        """Why nothing of a transaction lands; REASON_COUNT where it does."""
-        if self.is_before_start(transaction):
-            return BECAUSE_BEFORE_START
-        if transaction.has_origin and self.only_local:
-            return BECAUSE_ORIGIN
-        return BECAUSE_USER if transaction.is_excluded else REASON_COUNT
-
-    cdef inline bint is_before_start(self, const OpenTransaction *transaction) noexcept nogil:
-        return 0 < transaction.csn < self.start_csn
 
     def forget_version(self, uint32_t version):
         """Let go of a version's accumulator, which has no rows, until there are some."""
@@ -711,7 +611,7 @@ cdef class Assembler:
                 tally.count[<int>TALLY_DELETE] += 1
                 self.plain.taken_back += 1
             else:
-                self.fail_order(&events[i])
+                self.ends.fail_order(&events[i], self.plain)
         return -1
 
     cdef int note_origin(
@@ -737,7 +637,7 @@ cdef class Assembler:
     cdef int fail_csn(self, uint64_t csn) except -1 with gil:
         return fail(
             f"a transaction has CSN {csn}, and the greatest that can be is {self.most_csn}",
-            self.boundary_lsn,
+            self.ends.boundary_lsn,
         )
 
     cdef bint excludes_user(self, const Buffer *user) noexcept nogil:
@@ -753,25 +653,9 @@ cdef class Assembler:
 
     cdef int notice(self, const uint8_t *entry, const Event *event) except -1 with gil:
         text = (<const char *>entry + event.payload_offset)[:event.payload_size]
-        self.listener.noticed(event.index, text, self.boundary_lsn)
-        self.wants_attention = True
+        self.listener.noticed(event.index, text, self.ends.boundary_lsn)
+        self.releaser.wants_attention = True
         return 0
-
-    cdef int fail_order(self, const Event *event) except -1 with gil:
-        names = {
-            EVENT_BEGIN: "BEGIN", EVENT_COMMIT: "COMMIT", EVENT_SEGMENT: "rows",
-            EVENT_TRUNCATE: "TRUNCATE", EVENT_MESSAGE: "a logical message",
-            EVENT_ORIGIN: "ORIGIN", EVENT_KEEPALIVE: "a keepalive",
-            EVENT_RELATION: "RELATION", EVENT_CSN: "a CSN", EVENT_STREAM_START: "STREAM START",
-            EVENT_STREAM_COMMIT: "STREAM COMMIT", EVENT_STREAM_ABORT: "STREAM ABORT",
-            EVENT_PREPARE: "PREPARE", EVENT_COMMIT_PREPARED: "COMMIT PREPARED",
-            EVENT_ROLLBACK_PREPARED: "ROLLBACK PREPARED",
-        }
-        where = "inside a transaction" if self.is_open else "outside of a transaction"
-        return fail(
-            f"{names.get(event.kind, 'an unknown event')} {where}",
-            self.plain.commit_lsn if self.is_open else self.boundary_lsn,
-        )
 
     cdef int continue_transaction(
         self, const uint8_t *entry, uint64_t size, uint32_t first
@@ -783,7 +667,7 @@ cdef class Assembler:
             self.comparison.count_rows(
                 self.plain, entry, first,
                 <uint32_t>commit if commit >= 0 else (<const EntryHeader *>entry).event_count,
-                self.boundary_lsn,
+                self.ends.boundary_lsn,
             )
         if commit < 0:
             if self.plain.csn >= self.given_up_csn:
@@ -808,19 +692,19 @@ cdef class Assembler:
         elif event.kind == EVENT_HEARTBEAT:
             self.heartbeat_count += 1
         elif event.kind == EVENT_KEEPALIVE:
-            if event.x >= self.resume_until:
-                self.catch_up()
+            if event.x >= self.ends.resume_until:
+                self.ends.catch_up()
             if self.by_csn:
-                self.arrived_lsn = max(self.arrived_lsn, event.x)
-            elif event.x > self.boundary_lsn:
-                self.boundary_lsn = event.x
+                self.ends.arrived_lsn = max(self.ends.arrived_lsn, event.x)
+            else:
+                self.ends.move_boundary(event.x)
             if event.flags & 1:
                 self.keepalive_is_urgent = True
-                self.wants_attention = True
+                self.releaser.wants_attention = True
         elif event.kind == EVENT_MESSAGE and not event.flags & 1:
-            if event.x >= self.resume_until:
-                self.catch_up()
-            if event.x >= self.resume_lsn:
+            if event.x >= self.ends.resume_until:
+                self.ends.catch_up()
+            if event.x >= self.ends.resume_lsn:
                 stamp.lsn = event.x
                 stamp.csn = 0
                 stamp.xid = 0
@@ -828,7 +712,7 @@ cdef class Assembler:
                 self.releaser.land_message(entry, event, &stamp)
                 self.message_lsn = event.x
             else:
-                self.resent_count += 1
+                self.ends.resent_count += 1
                 self.tallies.count_left_out(BECAUSE_RESENT, TALLY_MESSAGE)
         elif event.kind == EVENT_STREAM_COMMIT:
             self.release_streamed(entry, event)
@@ -841,7 +725,7 @@ cdef class Assembler:
         elif event.kind == EVENT_ROLLBACK_PREPARED:
             self.rollback_prepared(entry, event)
         else:
-            self.fail_order(event)
+            self.ends.fail_order(event, NULL)
         return 0
 
     cdef int absorb_block(self, const uint8_t *entry, uint64_t size) except -1 nogil:
@@ -883,7 +767,7 @@ cdef class Assembler:
                 has_changes = True
                 tally.count[<int>TALLY_MESSAGE] += 1
             else:
-                self.fail_order(&events[i])
+                self.ends.fail_order(&events[i], NULL)
         if self.prepared.has(header.stream_xid):
             tally_add(&self.tallies.left_out[<int>BECAUSE_RESENT], &tally)
         elif has_changes:
@@ -894,7 +778,7 @@ cdef class Assembler:
 
     cdef int fail_block(self, uint32_t stream_xid, const char *what) except -1 with gil:
         return fail(
-            f"a block of transaction {stream_xid} {what.decode()}", self.boundary_lsn
+            f"a block of transaction {stream_xid} {what.decode()}", self.ends.boundary_lsn
         )
 
     cdef int absorb(self, const uint8_t *entry, uint64_t size) except -1 nogil:
@@ -902,12 +786,12 @@ cdef class Assembler:
         cdef const EntryHeader *header = <const EntryHeader *>entry
         if header.stream_xid:
             self.absorb_block(entry, size)
-            return self.tallies.check(header, &self.plain.tally, self.boundary_lsn)
+            return self.tallies.check(header, &self.plain.tally, self.ends.boundary_lsn)
         try:
             self.absorb_whole(entry, size)
         finally:
             self.retained.leave_shared()
-        self.tallies.check(header, &self.plain.tally, self.boundary_lsn)
+        self.tallies.check(header, &self.plain.tally, self.ends.boundary_lsn)
         return self.releaser.keep_to_budget(entry)
 
     cdef int absorb_whole(self, const uint8_t *entry, uint64_t size) except -1 nogil:
@@ -968,7 +852,7 @@ cdef class Assembler:
     @property
     def can_hand_over(self):
         """False while a message stands after the last boundary."""
-        return self.message_lsn == 0 or self.message_lsn < self.boundary_lsn
+        return self.message_lsn == 0 or self.message_lsn < self.ends.boundary_lsn
 
     def sums(self):
         """What came since the last entry, open transactions left out.
@@ -977,6 +861,46 @@ cdef class Assembler:
             Three dicts: what the reader framed, what landed, and by reason what did not.
         """
         return self.tallies.since_committed(&self.plain.tally)
+
+    @property
+    def resume_lsn(self):
+        """Everything that ends here or below was durable at the beginning."""
+        return self.ends.resume_lsn
+
+    @property
+    def boundary_lsn(self):
+        """Where the stream stood when nothing was open."""
+        return self.ends.boundary_lsn
+
+    @property
+    def arrived_lsn(self):
+        """By CSN: up to there all has come."""
+        return self.ends.arrived_lsn
+
+    @property
+    def last_end_lsn(self):
+        """The end of the last transaction."""
+        return self.ends.last_end_lsn
+
+    @property
+    def last_commit_time_us(self):
+        """Commit time of the last transaction, in microseconds since 1970."""
+        return self.ends.last_commit_time_us
+
+    @property
+    def last_csn(self):
+        """CSN of the last transaction, 0 where the source sends none; by CSN, the one passed."""
+        return self.ends.last_csn
+
+    @property
+    def resent_count(self):
+        """Transactions and messages that had landed before."""
+        return self.ends.resent_count
+
+    @property
+    def foreign_count(self):
+        """Transactions left out by origin, user and start CSN."""
+        return self.ends.foreign_count
 
     @property
     def held_bytes(self):
@@ -1096,7 +1020,6 @@ cdef class Assembler:
         """
         cdef int64_t deadline = self.times.begin() + <int64_t>(seconds * 1e9)
         cdef int result
-        self.wants_attention = False
         self.releaser.wants_attention = False
         try:
             while True:
@@ -1151,7 +1074,7 @@ cdef class Assembler:
         if kind == ENTRY_END:
             self.end_count += 1
             return PUMP_END
-        if self.wants_attention or self.releaser.wants_attention:
+        if self.releaser.wants_attention:
             return PUMP_ATTENTION
         return PUMP_TIME if now >= deadline else 0
 

@@ -34,7 +34,7 @@ cdef class Releaser:
     cdef uint64_t empty_count       # without rows, nothing landed
     cdef uint64_t waiting_count     # transactions and messages since `committed`
     cdef int64_t waiting_since_ns   # monotonic; of the first of them
-    cdef bint wants_attention       # a row group was handed over, or a first one waits
+    cdef bint wants_attention       # the collector has something to do: the pump comes back
 
     cdef int land(
         self, OpenTransaction *transaction, Stamp *stamp, const uint8_t *entry, uint32_t first,
