@@ -33,16 +33,6 @@ PREPARE moves the boundary. It lands at its COMMIT PREPARED as any other. One th
 once more while it is kept is left out as it comes: in blocks, which may have no end of their own
 but that of the one that is kept.
 
-By CSN. Where the landing is in the order of commit sequence numbers, a transaction that has ended
-is *finished*, and is retained on until its turn comes: `pass_csn` says up to which CSN everything
-has come, releases that in its order, and moves the boundary. The batches of these transactions
-are shared: many small ones stand in one. What comes with a CSN that was passed is an error, never
-a row; but for what stood in the log, up to `resume_until`, when the position was taken: that has
-landed, and was sent again. A keepalive tells how far all has come (`arrived_lsn`), and moves no
-boundary. Where the spool may hold no more of them, the listener has the later half given up
-(`give_up`): they are not released in this session, and no position passes them, so that they
-come again in the next. From the least of their CSNs on everything that ends is left for that too.
-
 Skipped. A transaction that ends at or below `resume_lsn` is already durable and was
 sent again. Where the listener compares them with what landed, it is shown each of them, and
 told once everything up to that position has come, before anything else is released. A
@@ -57,7 +47,7 @@ is the one whose decoder holds the oldest batch; it never waits for another's.
 """
 
 from libc.stdint cimport UINT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memcmp, memset, strlen
+from libc.string cimport memcmp, strlen
 
 from gaussdecode.wire._layout cimport (
     ENTRY_DATA, ENTRY_END, ENTRY_ERROR, ENTRY_MAGIC, EVENT_BEGIN, EVENT_COMMIT,
@@ -65,16 +55,17 @@ from gaussdecode.wire._layout cimport (
     EVENT_MESSAGE, EVENT_NOTICE, EVENT_ORIGIN, EVENT_PREPARE, EVENT_RELATION,
     EVENT_ROLLBACK_PREPARED, EVENT_SEGMENT, EVENT_STREAM_ABORT, EVENT_STREAM_COMMIT,
     EVENT_STREAM_START, EVENT_TAKEN_BACK, EVENT_TRUNCATE, GAUSS_EVENT, Buffer, ColumnHeader,
-    EntryHeader, Event, Misfit, PartHeader, TALLY_DELETE, TALLY_MESSAGE, TALLY_TRANSACTION,
-    TALLY_TRUNCATE, Tally, Unchanged, buffer_append,
+    EntryHeader, Event, Misfit, PartHeader, TALLY_DELETE, TALLY_MESSAGE, TALLY_TRUNCATE, Tally,
+    Unchanged, buffer_append,
 )
-from gaussdecode.wire._tally cimport tally_add, tally_clear, tally_move
+from gaussdecode.wire._tally cimport tally_add, tally_clear
 from gaussdecode.collect._columns cimport Accumulator, Stamp
 from gaussdecode.collect._comparison cimport Comparison
+from gaussdecode.collect._csnorder cimport CsnOrder
 from gaussdecode.collect._ends cimport Ends
 from gaussdecode.collect._open cimport (
-    Batch, OpenTransaction, OpenTransactions, open_abort, open_begin, open_create, open_forget,
-    open_free, open_retain, opens_add, opens_find, opens_free, opens_remove,
+    OpenTransaction, OpenTransactions, open_abort, open_begin, open_create, open_forget, open_free,
+    opens_add, opens_find, opens_free, opens_remove,
 )
 from gaussdecode.collect._prepared cimport PreparedTransactions
 from gaussdecode.collect._pumptimes cimport (
@@ -83,12 +74,7 @@ from gaussdecode.collect._pumptimes cimport (
 from gaussdecode.collect._relations cimport Relations
 from gaussdecode.collect._releaser cimport Releaser
 from gaussdecode.collect._retained cimport RetainedBatches
-from gaussdecode.collect._sums cimport (
-    BECAUSE_ABORTED, BECAUSE_RESENT, REASON_COUNT, Reason, Sums, count_segment,
-)
-from gaussdecode.collect._turns cimport (
-    Finished, Turns, turns_begin, turns_free, turns_least, turns_part, turns_pop, turns_push,
-)
+from gaussdecode.collect._sums cimport BECAUSE_ABORTED, BECAUSE_RESENT, Sums, count_segment
 from gaussdecode.ipc.clock cimport monotonic_ns
 from gaussdecode.ipc.ring cimport Ring
 
@@ -151,18 +137,9 @@ cdef class Assembler:
     cdef OpenTransactions streams
     cdef PreparedTransactions prepared
     cdef bint by_csn
-    cdef Turns turns                # of those that are finished
     cdef bytes excluded_users       # each with a NUL after it; an empty one is the end
     cdef const char *excluded_names
     cdef uint64_t most_csn
-    cdef uint64_t resume_csn
-    cdef uint64_t given_up_csn      # the least that was given up; UINT64_MAX: none
-    cdef uint64_t given_up_end      # where in the log the first of them ends,
-    cdef uint64_t given_up_before   # and the commit before it
-    cdef uint64_t kept_csn          # nothing up to it is given up any more
-    cdef readonly uint64_t given_up_count
-    cdef readonly uint64_t lost_csn  # one that was given up, and nothing stood before it; 0: none
-    cdef readonly uint64_t arrived_csn          # by CSN: the highest that is finished
     cdef readonly uint64_t message_lsn
     cdef bint moves                             # rows of the batch are not read again
     cdef readonly uint64_t streamed_count       # released transactions that were streamed
@@ -176,6 +153,7 @@ cdef class Assembler:
     cdef Comparison comparison
     cdef Releaser releaser
     cdef Ends ends
+    cdef CsnOrder order
     cdef Sums tallies
     cdef PumpTimes times
 
@@ -195,10 +173,6 @@ cdef class Assembler:
         self.plain = open_create(0)
         self.by_csn = by_csn
         self.most_csn = MOST_CSN
-        self.resume_csn = resume_csn
-        self.given_up_csn = first_csn + 1 if first_csn else UINT64_MAX
-        self.given_up_end = UINT64_MAX
-        self.given_up_before = UINT64_MAX
         self.excluded_users = b"".join([name + b"\0" for name in excluded_users])
         self.excluded_names = self.excluded_users
         self.comparison = Comparison(listener, self.relations, self.retained, is_compared)
@@ -210,6 +184,7 @@ cdef class Assembler:
             self.retained, self.tallies, self.comparison, self.releaser, resume_lsn,
             max(resume_lsn, resume_until), resume_csn, only_local, start_csn,
         )
+        self.order = CsnOrder(self.ends, self.retained, self.tallies, resume_csn, first_csn)
         self.prepared = PreparedTransactions(listener, self.relations, self.retained)
         for file in kept:
             tally_add(&self.tallies.open, &self.prepared.adopt(file).tally)
@@ -218,7 +193,6 @@ cdef class Assembler:
     def __dealloc__(self):
         open_free(self.plain)
         opens_free(&self.streams)
-        turns_free(&self.turns)
 
     # ---- prepared transactions -----------------------------------------------------
 
@@ -378,71 +352,9 @@ cdef class Assembler:
                 fail("a COMMIT whose position is not its BEGIN's", event.x)
         self.is_open = False
         if self.by_csn and event.y > self.ends.resume_lsn:
-            return self.finish(event, entry, size, first, commit)
+            self.plain = self.order.finish(self.plain, event, entry, size, first, commit)
+            return 0
         return self.ends.end(self.plain, event, entry, first, commit, self.moves)
-
-    cdef int finish(
-        self, const Event *event, const uint8_t *entry, uint64_t size, uint32_t first,
-        uint32_t commit,
-    ) except -1 nogil:
-        """All of a transaction has come: it waits for its turn, if anything of it lands."""
-        cdef OpenTransaction *transaction = self.plain
-        cdef Finished finished
-        cdef Batch *batch
-        cdef Reason why
-        if event.y <= self.ends.last_end_lsn:
-            self.ends.fail_commit_order(event)
-        finished.before_lsn = self.ends.last_end_lsn
-        self.ends.last_end_lsn = event.y
-        self.ends.arrived_lsn = event.y
-        if 0 < transaction.csn <= self.resume_csn and event.y <= self.ends.resume_until:
-            transaction.tally.count[<int>TALLY_TRANSACTION] += 1
-            return self.ends.pass_over(transaction, event)
-        if event.y > self.ends.resume_until:
-            self.ends.catch_up()
-        if transaction.csn <= self.ends.last_csn:
-            self.fail_late(event)
-        self.arrived_csn = max(self.arrived_csn, transaction.csn)
-        transaction.tally.count[<int>TALLY_TRANSACTION] += 1
-        why = self.ends.why_left_out(transaction)
-        if why != REASON_COUNT:
-            return self.ends.leave_out(transaction, why)
-        if transaction.is_given_up or transaction.csn >= self.given_up_csn:
-            return self.leave_for_later(event, finished.before_lsn)
-        if commit > first:
-            batch = self.retained.share(transaction, entry, size)
-            if batch == NULL:
-                return self.leave_for_later(event, finished.before_lsn)
-            open_retain(transaction, batch)
-            transaction.retained[transaction.retained_count - 1].first_event = first
-            transaction.retained[transaction.retained_count - 1].stop_event = commit
-            transaction.retained[transaction.retained_count - 1].taken_back = (
-                transaction.taken_back > 0      # of this piece or of another: it is looked at
-            )
-        finished.transaction = transaction
-        finished.commit = event[0]
-        self.plain = open_create(0)
-        turns_push(&self.turns, &finished)
-        tally_add(&self.tallies.open, &transaction.tally)
-        return 0
-
-    cdef int leave_for_later(self, const Event *event, uint64_t before_lsn) except -1 nogil:
-        """What has just ended comes again in another session; until then it counts as open."""
-        if self.plain.csn < min(self.given_up_csn, turns_least(&self.turns)):
-            self.lost_csn = self.plain.csn
-        tally_move(&self.tallies.open, &self.plain.tally)
-        self.retained.drop(self.plain)
-        return self.note_given_up(self.plain.csn, event.y, before_lsn)
-
-    cdef int note_given_up(
-        self, uint64_t csn, uint64_t end_lsn, uint64_t before_lsn
-    ) except -1 nogil:
-        self.given_up_count += 1
-        self.given_up_csn = min(self.given_up_csn, csn)
-        if end_lsn < self.given_up_end:
-            self.given_up_end = end_lsn
-            self.given_up_before = before_lsn
-        return 0
 
     def give_up(self):
         """Give up the later half of what waits for its turn, the transaction at hand included.
@@ -450,57 +362,21 @@ cdef class Assembler:
         Returns:
             Whether anything was; nothing is where the transaction at hand is all that there is.
         """
-        cdef uint64_t own = self.plain.csn if self.plain.csn else UINT64_MAX
-        cdef uint64_t limit
-        cdef Turns later
-        cdef uint32_t i
-        if self.turns.count == 0:
-            return False
-        csns = [
-            self.turns.items[i].transaction.csn for i in range(self.turns.count)
-            if self.turns.items[i].transaction.csn > self.kept_csn
-        ]
-        csns = sorted([*csns, own])
-        limit = csns[len(csns) // 2]
-        if own >= limit:
-            self.plain.is_given_up = True
-            self.retained.drop(self.plain)
-        memset(&later, 0, sizeof(Turns))
-        try:
-            turns_part(&self.turns, limit, &later)
-            for i in range(later.count):
-                self.note_given_up(
-                    later.items[i].transaction.csn, later.items[i].commit.y,
-                    later.items[i].before_lsn,
-                )
-                self.retained.drop(later.items[i].transaction)
-        finally:
-            turns_free(&later)
-        return True
+        return self.order.give_up(self.plain)
 
     def keep_up_to(self, uint64_t csn):
         """Give up nothing up to a CSN from now on: an entry of it is being cut."""
-        self.kept_csn = csn
+        self.order.kept_csn = csn
 
     @property
     def least_given_up(self):
         """The least CSN that comes again in another session; None where there is none."""
-        return None if self.given_up_csn == UINT64_MAX else self.given_up_csn
+        return None if self.order.given_up_csn == UINT64_MAX else self.order.given_up_csn
 
     @property
     def is_given_up(self):
         """Whether the transaction at hand was."""
         return bool(self.plain.is_given_up)
-
-    cdef int fail_late(self, const Event *event) except -1 with gil:
-        if self.plain.csn == 0:
-            return fail(
-                "a transaction without a CSN, which has no place in the order of CSNs", event.y
-            )
-        return fail(
-            f"a transaction with CSN {self.plain.csn} came after all up to CSN "
-            f"{self.ends.last_csn} had landed: it can have no place any more", event.y,
-        )
 
     def pass_csn(self, uint64_t csn, uint64_t lsn):
         """Release what is finished up to a CSN, in the order of CSNs.
@@ -509,27 +385,7 @@ cdef class Assembler:
             csn: everything up to it has come.
             lsn: every commit record up to there has a CSN up to `csn`, waits here, or was given up.
         """
-        with nogil:
-            self.release_turns(csn)
-        self.ends.last_csn = max(self.ends.last_csn, csn)
-        lsn = turns_begin(&self.turns, lsn)
-        if self.given_up_end <= lsn:
-            lsn = min(lsn, self.given_up_before)
-        self.ends.boundary_lsn = max(self.ends.boundary_lsn, lsn)
-
-    cdef int release_turns(self, uint64_t csn) except -1 nogil:
-        cdef Finished finished
-        cdef Stamp stamp
-        while turns_least(&self.turns) <= csn:
-            finished = turns_pop(&self.turns)
-            try:
-                self.tallies.close(&finished.transaction.tally)
-                self.ends.fill_stamp(finished.transaction, &finished.commit, &stamp)
-                self.releaser.land(finished.transaction, &stamp, NULL, 0, 0, False)
-                self.ends.last_commit_time_us = max(self.ends.last_commit_time_us, stamp.time_us)
-            finally:
-                open_free(finished.transaction)
-        return 0
+        self.order.pass_csn(csn, lsn)
 
     cdef int release_streamed(self, const uint8_t *entry, const Event *event) except -1 nogil:
         """A streamed transaction committed: all of it is retained."""
@@ -577,7 +433,7 @@ cdef class Assembler:
         open_forget(self.plain)
         opens_free(&self.streams)
         self.prepared.forget()
-        turns_free(&self.turns)
+        self.order.forget()
         self.retained.forget()
         self.relations.forget()
         self.releaser.held_bytes = 0
@@ -670,12 +526,12 @@ cdef class Assembler:
                 self.ends.boundary_lsn,
             )
         if commit < 0:
-            if self.plain.csn >= self.given_up_csn:
+            if self.order.is_given_up(self.plain.csn):
                 self.plain.is_given_up = True
                 self.retained.drop(self.plain)
             if not (
                 self.plain.is_excluded or self.plain.is_given_up
-                or 0 < self.plain.csn <= self.resume_csn     # it has landed, or comes too late
+                or self.order.is_passed(self.plain.csn)
             ):
                 self.retained.retain(self.plain, entry, size, first, self.moves)
                 if self.plain.retained_count and self.plain.taken_back > taken_back:
@@ -847,7 +703,7 @@ cdef class Assembler:
     @property
     def finished_count(self):
         """Transactions that have ended and wait for their turn."""
-        return self.turns.count
+        return self.order.turns.count
 
     @property
     def can_hand_over(self):
@@ -901,6 +757,21 @@ cdef class Assembler:
     def foreign_count(self):
         """Transactions left out by origin, user and start CSN."""
         return self.ends.foreign_count
+
+    @property
+    def arrived_csn(self):
+        """By CSN: the highest of a transaction that is finished."""
+        return self.order.arrived_csn
+
+    @property
+    def given_up_count(self):
+        """Transactions that come again in another session."""
+        return self.order.given_up_count
+
+    @property
+    def lost_csn(self):
+        """One of those, before which nothing stood; 0 where there is none."""
+        return self.order.lost_csn
 
     @property
     def held_bytes(self):
