@@ -19,20 +19,6 @@ What a GaussDB transaction says of itself stands at its BEGIN or at its COMMIT, 
 and version: CSN, xid and commit time are taken from whichever has them, and are NULL when
 neither does. Notices are told to the listener as they come, wherever they stand.
 
-Streamed. Any number of transactions are open beside it whose rows come in blocks, as batches of
-their own. They are retained likewise until their end is known, and stand for nothing before:
-they move no position, and their relations are registered when rows of theirs are released (one
-that is rolled back must change no table). Rows of subtransactions that were rolled back are left
-out as they are released. The end of a session ends them; the server sends them again. A rollback
-of a transaction nobody knows is a server's slip and is counted; a commit of one would be a
-loss, and is an error. The server does not say which subtransaction a logical message is of: a
-transaction with both messages and such a rollback is refused (`InexactStreamError`).
-
-Prepared. A transaction that was prepared waits for its end beside these (`_prepared.pyx`). Its
-PREPARE moves the boundary. It lands at its COMMIT PREPARED as any other. One that the server sends
-once more while it is kept is left out as it comes: in blocks, which may have no end of their own
-but that of the one that is kept.
-
 Skipped. A transaction that ends at or below `resume_lsn` is already durable and was
 sent again. Where the listener compares them with what landed, it is shown each of them, and
 told once everything up to that position has come, before anything else is released. A
@@ -51,21 +37,19 @@ from libc.string cimport memcmp, strlen
 
 from gaussdecode.wire._layout cimport (
     ENTRY_DATA, ENTRY_END, ENTRY_ERROR, ENTRY_MAGIC, EVENT_BEGIN, EVENT_COMMIT,
-    EVENT_COMMIT_PREPARED, EVENT_CSN, EVENT_HEARTBEAT, EVENT_KEEPALIVE, EVENT_LARGE_ROW,
-    EVENT_MESSAGE, EVENT_NOTICE, EVENT_ORIGIN, EVENT_PREPARE, EVENT_RELATION,
-    EVENT_ROLLBACK_PREPARED, EVENT_SEGMENT, EVENT_STREAM_ABORT, EVENT_STREAM_COMMIT,
-    EVENT_STREAM_START, EVENT_TAKEN_BACK, EVENT_TRUNCATE, GAUSS_EVENT, Buffer, ColumnHeader,
-    EntryHeader, Event, Misfit, PartHeader, TALLY_DELETE, TALLY_MESSAGE, TALLY_TRUNCATE, Tally,
-    Unchanged, buffer_append,
+    EVENT_COMMIT_PREPARED, EVENT_CSN, EVENT_HEARTBEAT, EVENT_KEEPALIVE, EVENT_MESSAGE, EVENT_NOTICE,
+    EVENT_ORIGIN, EVENT_PREPARE, EVENT_RELATION, EVENT_ROLLBACK_PREPARED, EVENT_SEGMENT,
+    EVENT_STREAM_ABORT, EVENT_STREAM_COMMIT, EVENT_TAKEN_BACK, EVENT_TRUNCATE, GAUSS_EVENT, Buffer,
+    ColumnHeader, EntryHeader, Event, Misfit, PartHeader, TALLY_DELETE, TALLY_MESSAGE,
+    TALLY_TRUNCATE, Tally, Unchanged, buffer_append,
 )
-from gaussdecode.wire._tally cimport tally_add, tally_clear
+from gaussdecode.wire._tally cimport tally_add
 from gaussdecode.collect._columns cimport Accumulator, Stamp
 from gaussdecode.collect._comparison cimport Comparison
 from gaussdecode.collect._csnorder cimport CsnOrder
 from gaussdecode.collect._ends cimport Ends
 from gaussdecode.collect._open cimport (
-    OpenTransaction, OpenTransactions, open_abort, open_begin, open_create, open_forget, open_free,
-    opens_add, opens_find, opens_free, opens_remove,
+    OpenTransaction, open_begin, open_create, open_set_origin, open_forget, open_free,
 )
 from gaussdecode.collect._prepared cimport PreparedTransactions
 from gaussdecode.collect._pumptimes cimport (
@@ -74,7 +58,8 @@ from gaussdecode.collect._pumptimes cimport (
 from gaussdecode.collect._relations cimport Relations
 from gaussdecode.collect._releaser cimport Releaser
 from gaussdecode.collect._retained cimport RetainedBatches
-from gaussdecode.collect._sums cimport BECAUSE_ABORTED, BECAUSE_RESENT, Sums, count_segment
+from gaussdecode.collect._streams cimport Streams
+from gaussdecode.collect._sums cimport BECAUSE_RESENT, Sums, count_segment
 from gaussdecode.ipc.clock cimport monotonic_ns
 from gaussdecode.ipc.ring cimport Ring
 
@@ -82,7 +67,7 @@ import json
 import sys
 
 from gaussdecode.collect import _sums
-from gaussdecode.errors import ChildError, InexactStreamError, SequenceError, from_record
+from gaussdecode.errors import ChildError, SequenceError, from_record
 from gaussdecode.model.csns import MOST_CSN
 
 REASONS = _sums.REASONS
@@ -134,7 +119,6 @@ cdef class Assembler:
     cdef Relations relations
     cdef OpenTransaction *plain     # the one that began with a BEGIN
     cdef bint is_open               # it did, and has not ended
-    cdef OpenTransactions streams
     cdef PreparedTransactions prepared
     cdef bint by_csn
     cdef bytes excluded_users       # each with a NUL after it; an empty one is the end
@@ -142,9 +126,6 @@ cdef class Assembler:
     cdef uint64_t most_csn
     cdef readonly uint64_t message_lsn
     cdef bint moves                             # rows of the batch are not read again
-    cdef readonly uint64_t streamed_count       # released transactions that were streamed
-    cdef readonly uint64_t aborted_count        # streamed transactions that were rolled back
-    cdef readonly uint64_t stray_count          # rollbacks of transactions that nobody knew
     cdef readonly uint64_t heartbeat_count
     cdef readonly bint keepalive_is_urgent
     cdef readonly uint64_t dispatch_seq
@@ -154,6 +135,7 @@ cdef class Assembler:
     cdef Releaser releaser
     cdef Ends ends
     cdef CsnOrder order
+    cdef Streams streams
     cdef Sums tallies
     cdef PumpTimes times
 
@@ -186,108 +168,17 @@ cdef class Assembler:
         )
         self.order = CsnOrder(self.ends, self.retained, self.tallies, resume_csn, first_csn)
         self.prepared = PreparedTransactions(listener, self.relations, self.retained)
+        self.streams = Streams(
+            self.relations, self.retained, self.tallies, self.comparison, self.ends, self.prepared
+        )
         for file in kept:
             tally_add(&self.tallies.open, &self.prepared.adopt(file).tally)
         self.tallies.committed(&self.plain.tally)
 
     def __dealloc__(self):
         open_free(self.plain)
-        opens_free(&self.streams)
 
     # ---- prepared transactions -----------------------------------------------------
-
-    cdef int prepare(self, const uint8_t *entry, const Event *event) except -1 nogil:
-        """All of a transaction has come, and waits for its end."""
-        cdef OpenTransaction *transaction = opens_find(&self.streams, event.index)
-        if transaction == NULL:
-            self.prepared.fail(entry, event, b"PREPARE", b"never began")
-        if event.y > self.ends.resume_lsn:
-            self.ends.catch_up()
-        if self.prepared.is_known(entry, event):
-            return self.drop_again(event.index)
-        if event.y > self.ends.resume_lsn:
-            self.check_exact(transaction, event)
-        self.prepared.take(&self.streams, transaction, entry, event)
-        self.ends.move_boundary(event.y)
-        return 0
-
-    cdef int drop_again(self, uint32_t xid) except -1 nogil:
-        """Let go of blocks of a transaction that was prepared before them, and ends elsewhere.
-
-        A server that begins behind a PREPARE may stream its rows once more, and then send its
-        COMMIT or ROLLBACK PREPARED alone.
-        """
-        cdef OpenTransaction *transaction = opens_find(&self.streams, xid)
-        if transaction == NULL:
-            return 0
-        self.tallies.close(&transaction.tally)
-        self.tallies.leave_out(BECAUSE_RESENT, &transaction.tally)
-        self.retained.drop(transaction)
-        opens_remove(&self.streams, transaction)
-        return 0
-
-    cdef int commit_prepared(self, const uint8_t *entry, const Event *event) except -1 nogil:
-        cdef OpenTransaction *transaction = self.prepared.find(entry, event)
-        if transaction == NULL:
-            if event.y > self.ends.resume_lsn:
-                self.prepared.fail(
-                    entry, event, b"COMMIT PREPARED",
-                    b"is not kept in the landing: somebody else confirmed its PREPARE, and "
-                    b"the server does not send its rows again. Begin a new landing with a snapshot",
-                )
-            return self.pass_ended(event)
-        self.check_exact(transaction, event)
-        self.tallies.close(&transaction.tally)
-        if self.comparison.is_running and event.y <= self.ends.resume_lsn and (
-            not transaction.is_kept
-        ):
-            self.comparison.count_retained(transaction, self.ends.boundary_lsn)
-        self.ends.end(transaction, event, entry, 0, 0, False)
-        self.drop_again(event.index)
-        return self.prepared.end(transaction)
-
-    cdef int pass_ended(self, const Event *event) except -1 nogil:
-        """A prepared transaction that landed; the server sends its end again, and no more."""
-        cdef OpenTransaction *transaction = open_create(event.index)
-        try:
-            self.ends.end(transaction, event, NULL, 0, 0, False)
-        finally:
-            open_free(transaction)
-        return self.drop_again(event.index)
-
-    cdef int rollback_prepared(self, const uint8_t *entry, const Event *event) except -1 nogil:
-        cdef OpenTransaction *transaction = self.prepared.find(entry, event)
-        if event.y > self.ends.resume_lsn:
-            self.ends.catch_up()
-        self.ends.move_boundary(event.y)
-        self.drop_again(event.index)
-        if transaction == NULL:
-            self.stray_count += 1
-            return 0
-        self.tallies.close(&transaction.tally)
-        self.tallies.leave_out(BECAUSE_ABORTED, &transaction.tally)
-        self.aborted_count += 1
-        self.retained.drop(transaction)
-        return self.prepared.end(transaction)
-
-    cdef int check_exact(
-        self, const OpenTransaction *transaction, const Event *event
-    ) except -1 nogil:
-        """See that the rows of a transaction, which ends here, can be told from those undone."""
-        if transaction.aborted_count and transaction.tally.count[<int>TALLY_MESSAGE] and (
-            self.comparison.is_running or event.y > self.ends.resume_lsn
-        ):
-            self.fail_inexact(event)
-        return 0
-
-    cdef int fail_inexact(self, const Event *event) except -1 with gil:
-        raise InexactStreamError(
-            f"transaction {event.index}, which ends at {event.y >> 32:X}/"
-            f"{event.y & 0xFFFFFFFF:X}, sends logical messages and rolled a savepoint "
-            "back: while it streams, the server does not say which of them are the "
-            "savepoint's; whole (source.streaming: off) it can be told",
-            event.y,
-        )
 
     def unkept(self):
         """Numbers of the prepared transactions in no file, in the order of their PREPARE."""
@@ -387,39 +278,6 @@ cdef class Assembler:
         """
         self.order.pass_csn(csn, lsn)
 
-    cdef int release_streamed(self, const uint8_t *entry, const Event *event) except -1 nogil:
-        """A streamed transaction committed: all of it is retained."""
-        cdef OpenTransaction *transaction = opens_find(&self.streams, event.index)
-        if transaction == NULL:
-            with gil:
-                fail(f"a COMMIT of streamed transaction {event.index}, which never began", event.y)
-        if self.prepared.has(event.index):
-            with gil:
-                fail(f"a COMMIT of streamed transaction {event.index}, which is prepared", event.y)
-        self.check_exact(transaction, event)
-        self.tallies.close(&transaction.tally)
-        if self.comparison.is_running and event.y <= self.ends.resume_lsn:
-            self.comparison.count_retained(transaction, self.ends.boundary_lsn)
-        self.ends.end(transaction, event, entry, 0, 0, False)
-        self.streamed_count += 1
-        opens_remove(&self.streams, transaction)
-        return 0
-
-    cdef int abort_streamed(self, const Event *event) except -1 nogil:
-        """A streamed transaction was rolled back, or a part of it."""
-        cdef OpenTransaction *transaction = opens_find(&self.streams, <uint32_t>event.x)
-        if transaction == NULL:
-            self.stray_count += 1
-            return 0
-        if event.x != event.y:
-            return open_abort(transaction, <uint32_t>event.y)
-        self.tallies.close(&transaction.tally)
-        self.tallies.leave_out(BECAUSE_ABORTED, &transaction.tally)
-        self.aborted_count += 1
-        self.retained.drop(transaction)
-        opens_remove(&self.streams, transaction)
-        return 0
-
     def forget_version(self, uint32_t version):
         """Let go of a version's accumulator, which has no rows, until there are some."""
         self.relations.forget_version(version)
@@ -431,7 +289,7 @@ cdef class Assembler:
     def forget(self):
         """Give back all that is held; rows cannot be absorbed any more."""
         open_forget(self.plain)
-        opens_free(&self.streams)
+        self.streams.forget()
         self.prepared.forget()
         self.order.forget()
         self.retained.forget()
@@ -450,7 +308,9 @@ cdef class Assembler:
             if events[i].kind == EVENT_COMMIT:
                 return i
             if events[i].kind == EVENT_ORIGIN:
-                self.note_origin(self.plain, entry, &events[i])
+                open_set_origin(
+                    self.plain, entry + events[i].payload_offset, events[i].payload_size
+                )
             elif events[i].kind == EVENT_CSN:
                 self.note_csn(entry, &events[i])
             elif events[i].kind == EVENT_NOTICE:
@@ -469,14 +329,6 @@ cdef class Assembler:
             else:
                 self.ends.fail_order(&events[i], self.plain)
         return -1
-
-    cdef int note_origin(
-        self, OpenTransaction *transaction, const uint8_t *entry, const Event *event
-    ) except -1 nogil:
-        transaction.origin.size = 0
-        buffer_append(&transaction.origin, entry + event.payload_offset, event.payload_size)
-        transaction.has_origin = True
-        return 0
 
     cdef int note_csn(self, const uint8_t *entry, const Event *event) except -1 nogil:
         if event.x > self.most_csn:
@@ -571,77 +423,28 @@ cdef class Assembler:
                 self.ends.resent_count += 1
                 self.tallies.count_left_out(BECAUSE_RESENT, TALLY_MESSAGE)
         elif event.kind == EVENT_STREAM_COMMIT:
-            self.release_streamed(entry, event)
+            self.streams.commit(entry, event)
         elif event.kind == EVENT_STREAM_ABORT:
-            self.abort_streamed(event)
+            self.streams.abort(event)
         elif event.kind == EVENT_PREPARE:
-            self.prepare(entry, event)
+            self.streams.prepare(entry, event)
         elif event.kind == EVENT_COMMIT_PREPARED:
-            self.commit_prepared(entry, event)
+            self.streams.commit_prepared(entry, event)
         elif event.kind == EVENT_ROLLBACK_PREPARED:
-            self.rollback_prepared(entry, event)
+            self.streams.rollback_prepared(entry, event)
         else:
             self.ends.fail_order(event, NULL)
         return 0
-
-    cdef int absorb_block(self, const uint8_t *entry, uint64_t size) except -1 nogil:
-        """Take in a batch of a block of a streamed or a prepared transaction."""
-        cdef const EntryHeader *header = <const EntryHeader *>entry
-        cdef const Event *events = <const Event *>(entry + header.event_offset)
-        cdef OpenTransaction *transaction = opens_find(&self.streams, header.stream_xid)
-        cdef Tally tally
-        cdef uint32_t i
-        cdef bint has_changes = False
-        tally_clear(&tally)
-        if self.is_open:
-            self.fail_block(header.stream_xid, b"stands inside of another transaction")
-        for i in range(header.event_count):
-            if events[i].kind == EVENT_STREAM_START:
-                if events[i].x != header.stream_xid:
-                    self.fail_block(header.stream_xid, b"begins as another's")
-                if events[i].flags and transaction != NULL:
-                    self.fail_block(header.stream_xid, b"begins again")
-                if not events[i].flags and transaction == NULL:
-                    self.fail_block(header.stream_xid, b"goes on that never began")
-                if transaction == NULL:
-                    transaction = opens_add(&self.streams, header.stream_xid)
-            elif events[i].kind == EVENT_RELATION:
-                self.relations.register(entry, &events[i])
-            elif transaction == NULL:
-                self.fail_block(header.stream_xid, b"goes on that never began")
-            elif events[i].kind == EVENT_ORIGIN:
-                self.note_origin(transaction, entry, &events[i])
-            elif events[i].kind == EVENT_SEGMENT:
-                has_changes = True
-                count_segment(&tally, entry, &events[i])
-            elif events[i].kind == EVENT_TRUNCATE:
-                has_changes = True
-                tally.count[<int>TALLY_TRUNCATE] += 1
-            elif events[i].kind == EVENT_LARGE_ROW:
-                has_changes = True      # it was counted as left out
-            elif events[i].kind == EVENT_MESSAGE and events[i].flags & 1:
-                has_changes = True
-                tally.count[<int>TALLY_MESSAGE] += 1
-            else:
-                self.ends.fail_order(&events[i], NULL)
-        if self.prepared.has(header.stream_xid):
-            tally_add(&self.tallies.left_out[<int>BECAUSE_RESENT], &tally)
-        elif has_changes:
-            tally_add(&transaction.tally, &tally)
-            tally_add(&self.tallies.open, &tally)
-            self.retained.retain(transaction, entry, size, 0, self.moves)
-        return 0
-
-    cdef int fail_block(self, uint32_t stream_xid, const char *what) except -1 with gil:
-        return fail(
-            f"a block of transaction {stream_xid} {what.decode()}", self.ends.boundary_lsn
-        )
 
     cdef int absorb(self, const uint8_t *entry, uint64_t size) except -1 nogil:
         """Take one decoded batch in; nothing of it is needed afterwards."""
         cdef const EntryHeader *header = <const EntryHeader *>entry
         if header.stream_xid:
-            self.absorb_block(entry, size)
+            if self.is_open:
+                self.streams.fail_block(
+                    header.stream_xid, b"stands inside of another transaction"
+                )
+            self.streams.absorb(entry, size, self.moves)
             return self.tallies.check(header, &self.plain.tally, self.ends.boundary_lsn)
         try:
             self.absorb_whole(entry, size)
@@ -698,7 +501,7 @@ cdef class Assembler:
     @property
     def open_count(self):
         """Number of open transactions, streamed ones included, prepared ones not."""
-        return self.streams.count + self.is_open
+        return self.streams.opens.count + self.is_open
 
     @property
     def finished_count(self):
@@ -772,6 +575,21 @@ cdef class Assembler:
     def lost_csn(self):
         """One of those, before which nothing stood; 0 where there is none."""
         return self.order.lost_csn
+
+    @property
+    def streamed_count(self):
+        """Released transactions that were streamed."""
+        return self.streams.streamed_count
+
+    @property
+    def aborted_count(self):
+        """Streamed transactions that were rolled back."""
+        return self.streams.aborted_count
+
+    @property
+    def stray_count(self):
+        """Rollbacks of transactions that nobody knew."""
+        return self.streams.stray_count
 
     @property
     def held_bytes(self):

@@ -68,6 +68,9 @@ cdef Retained *open_retain(OpenTransaction *transaction, Batch *batch) except NU
 cdef Batch *batch_create(uint64_t size) except NULL nogil
 cdef void batch_leave(Batch *batch) noexcept nogil
 cdef int open_abort(OpenTransaction *transaction, uint32_t subxid) except -1 nogil
+cdef int open_set_origin(
+    OpenTransaction *transaction, const uint8_t *data, size_t size
+) except -1 nogil
 cdef bint open_is_aborted(const OpenTransaction *transaction, uint64_t xid) noexcept nogil
 
 cdef OpenTransaction *opens_find(OpenTransactions *opens, uint32_t stream_xid) noexcept nogil

@@ -9,7 +9,7 @@ judge nothing.
 
 from libc.stdlib cimport calloc, free, realloc
 
-from gaussdecode.wire._layout cimport buffer_free
+from gaussdecode.wire._layout cimport buffer_append, buffer_free
 from gaussdecode.wire._tally cimport tally_clear
 
 cdef extern from "<stdlib.h>" nogil:
@@ -119,6 +119,15 @@ cdef Retained *open_retain(OpenTransaction *transaction, Batch *batch) except NU
     batch.users += 1
     transaction.retained_count += 1
     return item
+
+
+cdef int open_set_origin(
+    OpenTransaction *transaction, const uint8_t *data, size_t size
+) except -1 nogil:
+    transaction.origin.size = 0
+    buffer_append(&transaction.origin, data, size)
+    transaction.has_origin = True
+    return 0
 
 
 cdef int open_abort(OpenTransaction *transaction, uint32_t subxid) except -1 nogil:

@@ -17,7 +17,7 @@ from gaussdecode.wire._layout cimport (
 )
 from gaussdecode.wire._tally cimport tally_rows
 from gaussdecode.collect._open cimport (
-    open_abort, opens_add, opens_find, opens_free, opens_move, opens_remove,
+    open_abort, open_set_origin, opens_add, opens_find, opens_free, opens_move, opens_remove,
 )
 
 from gaussdecode.errors import SequenceError
@@ -128,8 +128,8 @@ cdef class PreparedTransactions:
         transaction.prepared_us = file.time_us
         buffer_append(&transaction.gid, <const char *>file.gid, len(file.gid))
         if file.origin is not None:
-            transaction.has_origin = True
-            buffer_append(&transaction.origin, <const char *>file.origin, len(file.origin))
+            origin = file.origin
+            open_set_origin(transaction, <const uint8_t *><const char *>origin, len(origin))
         for xid in file.aborted:
             open_abort(transaction, xid)
         for i in range(TALLY_KINDS):
