@@ -63,14 +63,11 @@ class SpoolLike(Protocol):
 
 @final
 class Assembler:
-    resume_lsn: Final[int]
     boundary_lsn: Final[int]
     arrived_lsn: Final[int]
     arrived_csn: Final[int]
-    last_end_lsn: Final[int]
     last_commit_time_us: Final[int]
     last_csn: Final[int]
-    message_lsn: Final[int]
     held_bytes: Final[int]
     retained_bytes: Final[int]
     spooled_bytes: Final[int]
@@ -80,7 +77,6 @@ class Assembler:
     streamed_count: Final[int]
     aborted_count: Final[int]
     stray_count: Final[int]
-    prepared_total: Final[int]
     transaction_count: Final[int]
     row_count: Final[int]
     resent_count: Final[int]
@@ -88,7 +84,6 @@ class Assembler:
     is_comparing: Final[bool]
     empty_count: Final[int]
     heartbeat_count: Final[int]
-    message_count: Final[int]
     waiting_count: Final[int]
     waiting_since_ns: Final[int]
     keepalive_is_urgent: Final[bool]

@@ -1,35 +1,36 @@
 """Restores commit order and releases whole transactions.
 
-Given decoded batches in dispatch order, which is wire order, it finds where each
-transaction commits, and only then appends its rows to the accumulators of their tables:
-the end of the commit record, which is every row's position, is not known before.
+Given decoded batches in dispatch order, which is wire order, it finds where each transaction
+commits, and only then has its rows appended to the accumulators of their tables: the end of the
+commit record, which is every row's position, is not known before.
 
-Order. Rows are released in the order of their COMMIT on the wire. Inside a transaction
-`gd_seq` counts rows, truncate markers and transactional messages from 0 over all
-tables, after filters. The end LSN must rise from transaction to transaction.
+The assembler reads the events of batches. What they mean is the matter of parts; a part calls only
+those that stand above it:
 
-States. No transaction that began with a BEGIN is open, or exactly one is. While one is open, the
-batches that hold its beginning are *retained*: in memory up to `memory_limit` bytes of each and
-`total_limit` of all, then in the spool. `boundary_lsn` is where the stream stood when
-nothing was open: the end of the last commit, or a keepalive's WAL end after it. A
-GaussDB stream has no keepalives here: nothing but commits moves its boundary, also
-those of transactions without rows, of which nothing lands and no entry of its own tells.
+    _relations     which accumulator the rows of a relation version go to
+    _retained      batches of open transactions: in memory, in the spool, in files
+    _sums          what came, what landed, and why something did not
+    _upserts       rows that an upsert inserted and took back
+    _comparison    what is sent again, for the comparison with what landed
+    _releaser      rows of whole transactions into accumulators
+    _ends          the end of a transaction: whether it lands, and the position
+    _csnorder      transactions that have ended and wait for their turn by CSN
+    _prepared      transactions that were prepared and have not ended
+    _streams       transactions whose rows come in blocks
+    _pumptimes     how long batches take, and the pump
 
-What a GaussDB transaction says of itself stands at its BEGIN or at its COMMIT, by plug-in
-and version: CSN, xid and commit time are taken from whichever has them, and are NULL when
-neither does. Notices are told to the listener as they come, wherever they stand.
+States. No transaction that began with a BEGIN is open, or exactly one is (`plain`). While one is
+open, the batches that hold its beginning are *retained*. Notices are told to the listener as they
+come, wherever they stand.
 
-Skipped. A transaction that ends at or below `resume_lsn` is already durable and was
-sent again. Where the listener compares them with what landed, it is shown each of them, and
-told once everything up to that position has come, before anything else is released. A
-non-transactional message is durable only if its own LSN is below that
-position, since it says where its record begins, not where it ends; for the same reason
-nothing may be committed while `message_lsn` is not below `boundary_lsn`.
+Skipped. A non-transactional message is durable only if its own LSN is below `resume_lsn`, since it
+says where its record begins, not where it ends; for the same reason nothing may be committed while
+`message_lsn` is not below `boundary_lsn`.
 
 Crash. All state here dies with the process; nothing of it was confirmed.
 
-Deadlock. The rings are read strictly in dispatch order, so the ring that is waited for
-is the one whose decoder holds the oldest batch; it never waits for another's.
+Deadlock. The rings are read strictly in dispatch order, so the ring that is waited for is the one
+whose decoder holds the oldest batch; it never waits for another's.
 """
 
 from libc.stdint cimport UINT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
@@ -81,10 +82,6 @@ cpdef enum:                 # what `Assembler.pump` came back for
     PUMP_ATTENTION = 2
     PUMP_END = 3
 
-cdef int fail(str reason, uint64_t lsn) except -1:
-    raise SequenceError(reason, lsn)
-
-
 cdef class Assembler:
     """Batches in, rows in accumulators out; see the module's text.
 
@@ -117,27 +114,27 @@ cdef class Assembler:
 
     cdef object listener
     cdef Relations relations
-    cdef OpenTransaction *plain     # the one that began with a BEGIN
-    cdef bint is_open               # it did, and has not ended
-    cdef PreparedTransactions prepared
-    cdef bint by_csn
-    cdef bytes excluded_users       # each with a NUL after it; an empty one is the end
-    cdef const char *excluded_names
-    cdef uint64_t most_csn
-    cdef readonly uint64_t message_lsn
-    cdef bint moves                             # rows of the batch are not read again
-    cdef readonly uint64_t heartbeat_count
-    cdef readonly bint keepalive_is_urgent
-    cdef readonly uint64_t dispatch_seq
-    cdef uint32_t end_count
     cdef RetainedBatches retained
+    cdef Sums tallies
     cdef Comparison comparison
     cdef Releaser releaser
     cdef Ends ends
     cdef CsnOrder order
+    cdef PreparedTransactions prepared
     cdef Streams streams
-    cdef Sums tallies
     cdef PumpTimes times
+    cdef OpenTransaction *plain     # the one that began with a BEGIN
+    cdef bint is_open               # it did, and has not ended
+    cdef bint by_csn
+    cdef bytes excluded_users       # each with a NUL after it; an empty one is the end
+    cdef const char *excluded_names
+    cdef uint64_t most_csn
+    cdef uint64_t message_lsn
+    cdef bint moves                 # rows of the batch are not read again
+    cdef readonly uint64_t heartbeat_count
+    cdef readonly bint keepalive_is_urgent
+    cdef readonly uint64_t dispatch_seq
+    cdef uint32_t end_count
 
     def __cinit__(
         self, tables, listener, Accumulator transactions, Accumulator messages, spool, *,
@@ -147,16 +144,15 @@ cdef class Assembler:
         bint is_compared=False, total_limit=None, kept=(), bint by_csn=False,
         uint64_t resume_csn=0, uint64_t resume_until=0, uint64_t first_csn=0,
     ):
-        self.tallies = Sums()
-        self.times = PumpTimes()
-        self.listener = listener
-        self.relations = Relations(tables)
-        self.retained = RetainedBatches(spool, memory_limit, total_limit, by_csn)
         self.plain = open_create(0)
+        self.listener = listener
         self.by_csn = by_csn
-        self.most_csn = MOST_CSN
         self.excluded_users = b"".join([name + b"\0" for name in excluded_users])
         self.excluded_names = self.excluded_users
+        self.most_csn = MOST_CSN
+        self.relations = Relations(tables)
+        self.retained = RetainedBatches(spool, memory_limit, total_limit, by_csn)
+        self.tallies = Sums()
         self.comparison = Comparison(listener, self.relations, self.retained, is_compared)
         self.releaser = Releaser(
             tables, listener, transactions, messages, self.relations, self.retained, self.tallies,
@@ -171,6 +167,7 @@ cdef class Assembler:
         self.streams = Streams(
             self.relations, self.retained, self.tallies, self.comparison, self.ends, self.prepared
         )
+        self.times = PumpTimes()
         for file in kept:
             tally_add(&self.tallies.open, &self.prepared.adopt(file).tally)
         self.tallies.committed(&self.plain.tally)
@@ -178,57 +175,81 @@ cdef class Assembler:
     def __dealloc__(self):
         open_free(self.plain)
 
-    # ---- prepared transactions -----------------------------------------------------
+    # ---- events ----------------------------------------------------------------------
 
-    def unkept(self):
-        """Numbers of the prepared transactions in no file, in the order of their PREPARE."""
-        return self.prepared.unkept()
+    def absorb_bytes(self, const uint8_t[::1] entry not None):
+        """Absorb one decoded batch from Python; for tests and other slow callers."""
+        self.absorb(&entry[0], entry.shape[0])
 
-    def dump(self, uint32_t xid):
-        """What is to be written of a prepared transaction.
+    cdef int absorb(self, const uint8_t *entry, uint64_t size) except -1 nogil:
+        """Take one decoded batch in; nothing of it is needed afterwards."""
+        cdef const EntryHeader *header = <const EntryHeader *>entry
+        if header.stream_xid:
+            if self.is_open:
+                self.streams.fail_block(
+                    header.stream_xid, b"stands inside of another transaction"
+                )
+            self.streams.absorb(entry, size, self.moves)
+            return self.tallies.check(header, &self.plain.tally, self.ends.boundary_lsn)
+        try:
+            self.absorb_whole(entry, size)
+        finally:
+            self.retained.leave_shared()
+        self.tallies.check(header, &self.plain.tally, self.ends.boundary_lsn)
+        return self.releaser.keep_to_budget(entry)
 
-        Returns:
-            A dict of what `adopt` reads: ``xid``, ``lsn``, ``time_us``, ``gid``, ``origin``,
-            ``aborted``, ``tally`` and, once the batches were taken, ``relations`` (descriptions by
-            version, None for tables that do not land); and its batches, an iterator of
-            memoryviews, valid until it is kept.
-        """
-        return self.prepared.dump(xid)
+    cdef int absorb_whole(self, const uint8_t *entry, uint64_t size) except -1 nogil:
+        """Take in a batch of transactions that are sent one after the other."""
+        cdef const EntryHeader *header = <const EntryHeader *>entry
+        cdef const Event *events = <const Event *>(entry + header.event_offset)
+        cdef uint32_t i = 0
+        while i < header.event_count:
+            if events[i].kind == EVENT_RELATION:
+                self.relations.register(entry, &events[i])
+                i += 1
+            elif self.is_open:
+                i = <uint32_t>self.continue_transaction(entry, size, i)
+            elif events[i].kind == EVENT_BEGIN:
+                self.is_open = True
+                open_begin(self.plain)
+                if self.comparison.is_running:
+                    self.comparison.begin()
+                self.plain.flags = events[i].flags
+                self.plain.time_us = events[i].y
+                self.plain.commit_lsn = events[i].x
+                self.plain.xid = events[i].z
+                i = <uint32_t>self.continue_transaction(entry, size, i + 1)
+            else:
+                self.stand_alone(entry, &events[i])
+                i += 1
+        return 0
 
-    def keep(self, file):
-        """All of a prepared transaction is in a file, and durable; let go of what is held of it.
-
-        Args:
-            file: ``xid``, ``places`` (offset and size of each batch), ``relations`` and
-                ``read_into(offset, memoryview)``.
-        """
-        self.prepared.keep(file)
-
-    def show(self, uint32_t xid):
-        """Release the rows of a kept transaction as if it ended now; nothing else may follow."""
-        cdef OpenTransaction *transaction = self.prepared.of_number(xid)
-        cdef Stamp stamp
-        cdef int64_t seq = 0
-        stamp.lsn = stamp.csn = stamp.time_us = 0
-        stamp.xid = xid
-        self.releaser.release_kept(transaction, &stamp, &seq)
-
-    @property
-    def prepared_transactions(self):
-        """Those that are prepared and have not ended, by the end of their PREPARE.
-
-        Returns:
-            Global identifier, number, end of the PREPARE, its time in microseconds since 1970, and
-            rows, of each. Any thread may ask.
-        """
-        return self.prepared.told()
-
-    @property
-    def prepared_total(self):
-        """Number of transactions that were prepared, and not known before."""
-        return self.prepared.total
-
-    # ---- release -------------------------------------------------------------------
+    cdef int continue_transaction(
+        self, const uint8_t *entry, uint64_t size, uint32_t first
+    ) except -1 nogil:
+        """Release the open transaction, or keep the batch; gives the next event."""
+        cdef uint64_t taken_back = self.plain.taken_back
+        cdef int64_t commit = self.find_commit(entry, first)
+        if self.comparison.is_running:
+            self.comparison.count_rows(
+                self.plain, entry, first,
+                <uint32_t>commit if commit >= 0 else (<const EntryHeader *>entry).event_count,
+                self.ends.boundary_lsn,
+            )
+        if commit < 0:
+            if self.order.is_given_up(self.plain.csn):
+                self.plain.is_given_up = True
+                self.retained.drop(self.plain)
+            if not (
+                self.plain.is_excluded or self.plain.is_given_up
+                or self.order.is_passed(self.plain.csn)
+            ):
+                self.retained.retain(self.plain, entry, size, first, self.moves)
+                if self.plain.retained_count and self.plain.taken_back > taken_back:
+                    self.plain.retained[self.plain.retained_count - 1].taken_back = True
+            return <int>(<const EntryHeader *>entry).event_count
+        self.release(entry, size, first, <uint32_t>commit)
+        return <int>commit + 1
 
     cdef int release(
         self, const uint8_t *entry, uint64_t size, uint32_t first, uint32_t commit
@@ -240,63 +261,12 @@ cdef class Assembler:
             not event.flags & GAUSS_EVENT and event.x != self.plain.commit_lsn
         ):
             with gil:
-                fail("a COMMIT whose position is not its BEGIN's", event.x)
+                raise SequenceError("a COMMIT whose position is not its BEGIN's", event.x)
         self.is_open = False
         if self.by_csn and event.y > self.ends.resume_lsn:
             self.plain = self.order.finish(self.plain, event, entry, size, first, commit)
             return 0
         return self.ends.end(self.plain, event, entry, first, commit, self.moves)
-
-    def give_up(self):
-        """Give up the later half of what waits for its turn, the transaction at hand included.
-
-        Returns:
-            Whether anything was; nothing is where the transaction at hand is all that there is.
-        """
-        return self.order.give_up(self.plain)
-
-    def keep_up_to(self, uint64_t csn):
-        """Give up nothing up to a CSN from now on: an entry of it is being cut."""
-        self.order.kept_csn = csn
-
-    @property
-    def least_given_up(self):
-        """The least CSN that comes again in another session; None where there is none."""
-        return None if self.order.given_up_csn == UINT64_MAX else self.order.given_up_csn
-
-    @property
-    def is_given_up(self):
-        """Whether the transaction at hand was."""
-        return bool(self.plain.is_given_up)
-
-    def pass_csn(self, uint64_t csn, uint64_t lsn):
-        """Release what is finished up to a CSN, in the order of CSNs.
-
-        Args:
-            csn: everything up to it has come.
-            lsn: every commit record up to there has a CSN up to `csn`, waits here, or was given up.
-        """
-        self.order.pass_csn(csn, lsn)
-
-    def forget_version(self, uint32_t version):
-        """Let go of a version's accumulator, which has no rows, until there are some."""
-        self.relations.forget_version(version)
-
-    def taken(self, uint64_t byte_count):
-        """The listener took `byte_count` bytes out of an accumulator."""
-        self.releaser.held_bytes -= byte_count
-
-    def forget(self):
-        """Give back all that is held; rows cannot be absorbed any more."""
-        open_forget(self.plain)
-        self.streams.forget()
-        self.prepared.forget()
-        self.order.forget()
-        self.retained.forget()
-        self.relations.forget()
-        self.releaser.held_bytes = 0
-
-    # ---- events ----------------------------------------------------------------------
 
     cdef int64_t find_commit(self, const uint8_t *entry, uint32_t first) except -2 nogil:
         """Walk the open transaction; its COMMIT's event, or -1 when it is not here."""
@@ -343,7 +313,7 @@ cdef class Assembler:
         return 0
 
     cdef int fail_csn(self, uint64_t csn) except -1 with gil:
-        return fail(
+        raise SequenceError(
             f"a transaction has CSN {csn}, and the greatest that can be is {self.most_csn}",
             self.ends.boundary_lsn,
         )
@@ -364,33 +334,6 @@ cdef class Assembler:
         self.listener.noticed(event.index, text, self.ends.boundary_lsn)
         self.releaser.wants_attention = True
         return 0
-
-    cdef int continue_transaction(
-        self, const uint8_t *entry, uint64_t size, uint32_t first
-    ) except -1 nogil:
-        """Release the open transaction, or keep the batch; gives the next event."""
-        cdef uint64_t taken_back = self.plain.taken_back
-        cdef int64_t commit = self.find_commit(entry, first)
-        if self.comparison.is_running:
-            self.comparison.count_rows(
-                self.plain, entry, first,
-                <uint32_t>commit if commit >= 0 else (<const EntryHeader *>entry).event_count,
-                self.ends.boundary_lsn,
-            )
-        if commit < 0:
-            if self.order.is_given_up(self.plain.csn):
-                self.plain.is_given_up = True
-                self.retained.drop(self.plain)
-            if not (
-                self.plain.is_excluded or self.plain.is_given_up
-                or self.order.is_passed(self.plain.csn)
-            ):
-                self.retained.retain(self.plain, entry, size, first, self.moves)
-                if self.plain.retained_count and self.plain.taken_back > taken_back:
-                    self.plain.retained[self.plain.retained_count - 1].taken_back = True
-            return <int>(<const EntryHeader *>entry).event_count
-        self.release(entry, size, first, <uint32_t>commit)
-        return <int>commit + 1
 
     cdef int stand_alone(self, const uint8_t *entry, const Event *event) except -1 nogil:
         """What may stand outside of any transaction."""
@@ -435,259 +378,6 @@ cdef class Assembler:
         else:
             self.ends.fail_order(event, NULL)
         return 0
-
-    cdef int absorb(self, const uint8_t *entry, uint64_t size) except -1 nogil:
-        """Take one decoded batch in; nothing of it is needed afterwards."""
-        cdef const EntryHeader *header = <const EntryHeader *>entry
-        if header.stream_xid:
-            if self.is_open:
-                self.streams.fail_block(
-                    header.stream_xid, b"stands inside of another transaction"
-                )
-            self.streams.absorb(entry, size, self.moves)
-            return self.tallies.check(header, &self.plain.tally, self.ends.boundary_lsn)
-        try:
-            self.absorb_whole(entry, size)
-        finally:
-            self.retained.leave_shared()
-        self.tallies.check(header, &self.plain.tally, self.ends.boundary_lsn)
-        return self.releaser.keep_to_budget(entry)
-
-    cdef int absorb_whole(self, const uint8_t *entry, uint64_t size) except -1 nogil:
-        """Take in a batch of transactions that are sent one after the other."""
-        cdef const EntryHeader *header = <const EntryHeader *>entry
-        cdef const Event *events = <const Event *>(entry + header.event_offset)
-        cdef uint32_t i = 0
-        while i < header.event_count:
-            if events[i].kind == EVENT_RELATION:
-                self.relations.register(entry, &events[i])
-                i += 1
-            elif self.is_open:
-                i = <uint32_t>self.continue_transaction(entry, size, i)
-            elif events[i].kind == EVENT_BEGIN:
-                self.is_open = True
-                open_begin(self.plain)
-                if self.comparison.is_running:
-                    self.comparison.begin()
-                self.plain.flags = events[i].flags
-                self.plain.time_us = events[i].y
-                self.plain.commit_lsn = events[i].x
-                self.plain.xid = events[i].z
-                i = <uint32_t>self.continue_transaction(entry, size, i + 1)
-            else:
-                self.stand_alone(entry, &events[i])
-                i += 1
-        return 0
-
-    @staticmethod
-    def layouts():
-        """What the bytes of a retained batch depend on, and those before that are read as well."""
-        sizes = (
-            sizeof(EntryHeader), sizeof(Event), sizeof(PartHeader), sizeof(ColumnHeader),
-            sizeof(Unchanged), sizeof(Misfit), sys.byteorder == "little",
-        )
-        of_machine = ",".join(str(int(size)) for size in sizes)
-        return tuple(f"{version}:{of_machine}" for version in range(BATCH_VERSION, 0, -1))
-
-    def absorb_bytes(self, const uint8_t[::1] entry not None):
-        """Absorb one decoded batch from Python; for tests and other slow callers."""
-        self.absorb(&entry[0], entry.shape[0])
-
-    @property
-    def is_transaction_open(self):
-        """True between a BEGIN and its COMMIT."""
-        return self.is_open
-
-    @property
-    def open_count(self):
-        """Number of open transactions, streamed ones included, prepared ones not."""
-        return self.streams.opens.count + self.is_open
-
-    @property
-    def finished_count(self):
-        """Transactions that have ended and wait for their turn."""
-        return self.order.turns.count
-
-    @property
-    def can_hand_over(self):
-        """False while a message stands after the last boundary."""
-        return self.message_lsn == 0 or self.message_lsn < self.ends.boundary_lsn
-
-    def sums(self):
-        """What came since the last entry, open transactions left out.
-
-        Returns:
-            Three dicts: what the reader framed, what landed, and by reason what did not.
-        """
-        return self.tallies.since_committed(&self.plain.tally)
-
-    @property
-    def resume_lsn(self):
-        """Everything that ends here or below was durable at the beginning."""
-        return self.ends.resume_lsn
-
-    @property
-    def boundary_lsn(self):
-        """Where the stream stood when nothing was open."""
-        return self.ends.boundary_lsn
-
-    @property
-    def arrived_lsn(self):
-        """By CSN: up to there all has come."""
-        return self.ends.arrived_lsn
-
-    @property
-    def last_end_lsn(self):
-        """The end of the last transaction."""
-        return self.ends.last_end_lsn
-
-    @property
-    def last_commit_time_us(self):
-        """Commit time of the last transaction, in microseconds since 1970."""
-        return self.ends.last_commit_time_us
-
-    @property
-    def last_csn(self):
-        """CSN of the last transaction, 0 where the source sends none; by CSN, the one passed."""
-        return self.ends.last_csn
-
-    @property
-    def resent_count(self):
-        """Transactions and messages that had landed before."""
-        return self.ends.resent_count
-
-    @property
-    def foreign_count(self):
-        """Transactions left out by origin, user and start CSN."""
-        return self.ends.foreign_count
-
-    @property
-    def arrived_csn(self):
-        """By CSN: the highest of a transaction that is finished."""
-        return self.order.arrived_csn
-
-    @property
-    def given_up_count(self):
-        """Transactions that come again in another session."""
-        return self.order.given_up_count
-
-    @property
-    def lost_csn(self):
-        """One of those, before which nothing stood; 0 where there is none."""
-        return self.order.lost_csn
-
-    @property
-    def streamed_count(self):
-        """Released transactions that were streamed."""
-        return self.streams.streamed_count
-
-    @property
-    def aborted_count(self):
-        """Streamed transactions that were rolled back."""
-        return self.streams.aborted_count
-
-    @property
-    def stray_count(self):
-        """Rollbacks of transactions that nobody knew."""
-        return self.streams.stray_count
-
-    @property
-    def held_bytes(self):
-        """Bytes in all accumulators."""
-        return self.releaser.held_bytes
-
-    @property
-    def row_count(self):
-        """Rows, truncate markers and transactional messages that were released."""
-        return self.releaser.row_count
-
-    @property
-    def transaction_count(self):
-        """Transactions that were released."""
-        return self.releaser.transaction_count
-
-    @property
-    def message_count(self):
-        """Logical messages that landed."""
-        return self.releaser.message_count
-
-    @property
-    def empty_count(self):
-        """Transactions without rows, of which nothing landed."""
-        return self.releaser.empty_count
-
-    @property
-    def waiting_count(self):
-        """Transactions and messages since `committed`."""
-        return self.releaser.waiting_count
-
-    @property
-    def waiting_since_ns(self):
-        """When the first of them came; monotonic."""
-        return self.releaser.waiting_since_ns
-
-    @property
-    def is_comparing(self):
-        """Whether what was sent again has not all come yet."""
-        return bool(self.comparison.is_running)
-
-    @property
-    def retained_bytes(self):
-        """Bytes of open transactions in memory."""
-        return self.retained.memory_bytes
-
-    @property
-    def spooled_bytes(self):
-        """Bytes of open transactions in the spool."""
-        return self.retained.spooled_bytes
-
-    @property
-    def spooled_batches(self):
-        """Number of batches there."""
-        return self.retained.spooled_batches
-
-    @property
-    def spooled_count(self):
-        """Number of transactions that ever went to the spool."""
-        return self.retained.spooled_count
-
-    @property
-    def spooling(self):
-        """Number, commit LSN and bytes of the transaction that went there last."""
-        return self.retained.spooling
-
-    @property
-    def left_out_rows(self):
-        """Rows, truncates and messages that did not land since the start, by reason."""
-        return self.tallies.left_out_rows()
-
-    @property
-    def waited_ns(self):
-        """Time in `pump` that it waited for batches."""
-        return self.times.waited_ns
-
-    @property
-    def worked_ns(self):
-        """Time in `pump` without its waits for batches, until now.
-
-        Read while it changes, it may be ahead by a wait; so it stands then, and does not fall.
-        """
-        return self.times.worked()
-
-    @property
-    def durations(self):
-        """What batches took so far, by stage."""
-        return self.times.durations()
-
-    def answered(self):
-        """Nothing has to be committed of what came so far; its sums go into the next entry."""
-        self.releaser.waiting_count = 0
-        self.keepalive_is_urgent = False
-
-    def committed(self):
-        """All released so far is part of an entry."""
-        self.answered()
-        self.tallies.committed(&self.plain.tally)
 
     # ---- rings -----------------------------------------------------------------------
 
@@ -778,3 +468,294 @@ cdef class Assembler:
                 "was expected"
             )
         return header.kind
+
+    # ---- entries ---------------------------------------------------------------------
+
+    @property
+    def can_hand_over(self):
+        """False while a message stands after the last boundary."""
+        return self.message_lsn == 0 or self.message_lsn < self.ends.boundary_lsn
+
+    def answered(self):
+        """Nothing has to be committed of what came so far; its sums go into the next entry."""
+        self.releaser.waiting_count = 0
+        self.keepalive_is_urgent = False
+
+    def committed(self):
+        """All released so far is part of an entry."""
+        self.answered()
+        self.tallies.committed(&self.plain.tally)
+
+    def sums(self):
+        """What came since the last entry, open transactions left out.
+
+        Returns:
+            Three dicts: what the reader framed, what landed, and by reason what did not.
+        """
+        return self.tallies.since_committed(&self.plain.tally)
+
+    def forget_version(self, uint32_t version):
+        """Let go of a version's accumulator, which has no rows, until there are some."""
+        self.relations.forget_version(version)
+
+    def taken(self, uint64_t byte_count):
+        """The listener took `byte_count` bytes out of an accumulator."""
+        self.releaser.held_bytes -= byte_count
+
+    def forget(self):
+        """Give back all that is held; rows cannot be absorbed any more."""
+        open_forget(self.plain)
+        self.streams.forget()
+        self.prepared.forget()
+        self.order.forget()
+        self.retained.forget()
+        self.relations.forget()
+        self.releaser.held_bytes = 0
+
+    # ---- prepared transactions ---------------------------------------------------------
+
+    def unkept(self):
+        """Numbers of the prepared transactions in no file, in the order of their PREPARE."""
+        return self.prepared.unkept()
+
+    def dump(self, uint32_t xid):
+        """What is to be written of a prepared transaction.
+
+        Returns:
+            A dict of what `adopt` reads: ``xid``, ``lsn``, ``time_us``, ``gid``, ``origin``,
+            ``aborted``, ``tally`` and, once the batches were taken, ``relations`` (descriptions by
+            version, None for tables that do not land); and its batches, an iterator of
+            memoryviews, valid until it is kept.
+        """
+        return self.prepared.dump(xid)
+
+    def keep(self, file):
+        """All of a prepared transaction is in a file, and durable; let go of what is held of it.
+
+        Args:
+            file: ``xid``, ``places`` (offset and size of each batch), ``relations`` and
+                ``read_into(offset, memoryview)``.
+        """
+        self.prepared.keep(file)
+
+    def show(self, uint32_t xid):
+        """Release the rows of a kept transaction as if it ended now; nothing else may follow."""
+        cdef OpenTransaction *transaction = self.prepared.of_number(xid)
+        cdef Stamp stamp
+        cdef int64_t seq = 0
+        stamp.lsn = stamp.csn = stamp.time_us = 0
+        stamp.xid = xid
+        self.releaser.release_kept(transaction, &stamp, &seq)
+
+    @property
+    def prepared_transactions(self):
+        """Those that are prepared and have not ended, by the end of their PREPARE.
+
+        Returns:
+            Global identifier, number, end of the PREPARE, its time in microseconds since 1970, and
+            rows, of each. Any thread may ask.
+        """
+        return self.prepared.told()
+
+    # ---- by CSN ------------------------------------------------------------------------
+
+    def give_up(self):
+        """Give up the later half of what waits for its turn, the transaction at hand included.
+
+        Returns:
+            Whether anything was; nothing is where the transaction at hand is all that there is.
+        """
+        return self.order.give_up(self.plain)
+
+    def keep_up_to(self, uint64_t csn):
+        """Give up nothing up to a CSN from now on: an entry of it is being cut."""
+        self.order.kept_csn = csn
+
+    @property
+    def least_given_up(self):
+        """The least CSN that comes again in another session; None where there is none."""
+        return None if self.order.given_up_csn == UINT64_MAX else self.order.given_up_csn
+
+    @property
+    def is_given_up(self):
+        """Whether the transaction at hand was."""
+        return bool(self.plain.is_given_up)
+
+    def pass_csn(self, uint64_t csn, uint64_t lsn):
+        """Release what is finished up to a CSN, in the order of CSNs.
+
+        Args:
+            csn: everything up to it has come.
+            lsn: every commit record up to there has a CSN up to `csn`, waits here, or was given up.
+        """
+        self.order.pass_csn(csn, lsn)
+
+    @property
+    def arrived_lsn(self):
+        """By CSN: up to there all has come."""
+        return self.ends.arrived_lsn
+
+    @property
+    def arrived_csn(self):
+        """By CSN: the highest of a transaction that is finished."""
+        return self.order.arrived_csn
+
+    @property
+    def finished_count(self):
+        """Transactions that have ended and wait for their turn."""
+        return self.order.turns.count
+
+    @property
+    def given_up_count(self):
+        """Transactions that come again in another session."""
+        return self.order.given_up_count
+
+    @property
+    def lost_csn(self):
+        """One of those, before which nothing stood; 0 where there is none."""
+        return self.order.lost_csn
+
+    # ---- what others see ---------------------------------------------------------------
+
+    @property
+    def boundary_lsn(self):
+        """Where the stream stood when nothing was open."""
+        return self.ends.boundary_lsn
+
+    @property
+    def last_csn(self):
+        """CSN of the last transaction, 0 where the source sends none; by CSN, the one passed."""
+        return self.ends.last_csn
+
+    @property
+    def last_commit_time_us(self):
+        """Commit time of the last transaction, in microseconds since 1970."""
+        return self.ends.last_commit_time_us
+
+    @property
+    def is_transaction_open(self):
+        """True between a BEGIN and its COMMIT."""
+        return self.is_open
+
+    @property
+    def open_count(self):
+        """Number of open transactions, streamed ones included, prepared ones not."""
+        return self.streams.opens.count + self.is_open
+
+    @property
+    def is_comparing(self):
+        """Whether what was sent again has not all come yet."""
+        return bool(self.comparison.is_running)
+
+    @property
+    def held_bytes(self):
+        """Bytes in all accumulators."""
+        return self.releaser.held_bytes
+
+    @property
+    def retained_bytes(self):
+        """Bytes of open transactions in memory."""
+        return self.retained.memory_bytes
+
+    @property
+    def spooled_bytes(self):
+        """Bytes of open transactions in the spool."""
+        return self.retained.spooled_bytes
+
+    @property
+    def spooled_batches(self):
+        """Number of batches there."""
+        return self.retained.spooled_batches
+
+    @property
+    def spooled_count(self):
+        """Number of transactions that ever went to the spool."""
+        return self.retained.spooled_count
+
+    @property
+    def spooling(self):
+        """Number, commit LSN and bytes of the transaction that went there last."""
+        return self.retained.spooling
+
+    @property
+    def waiting_count(self):
+        """Transactions and messages since `committed`."""
+        return self.releaser.waiting_count
+
+    @property
+    def waiting_since_ns(self):
+        """When the first of them came; monotonic."""
+        return self.releaser.waiting_since_ns
+
+    @property
+    def transaction_count(self):
+        """Transactions that were released."""
+        return self.releaser.transaction_count
+
+    @property
+    def row_count(self):
+        """Rows, truncate markers and transactional messages that were released."""
+        return self.releaser.row_count
+
+    @property
+    def empty_count(self):
+        """Transactions without rows, of which nothing landed."""
+        return self.releaser.empty_count
+
+    @property
+    def resent_count(self):
+        """Transactions and messages that had landed before."""
+        return self.ends.resent_count
+
+    @property
+    def foreign_count(self):
+        """Transactions left out by origin, user and start CSN."""
+        return self.ends.foreign_count
+
+    @property
+    def streamed_count(self):
+        """Released transactions that were streamed."""
+        return self.streams.streamed_count
+
+    @property
+    def aborted_count(self):
+        """Streamed transactions that were rolled back."""
+        return self.streams.aborted_count
+
+    @property
+    def stray_count(self):
+        """Rollbacks of transactions that nobody knew."""
+        return self.streams.stray_count
+
+    @property
+    def left_out_rows(self):
+        """Rows, truncates and messages that did not land since the start, by reason."""
+        return self.tallies.left_out_rows()
+
+    @property
+    def waited_ns(self):
+        """Time in `pump` that it waited for batches."""
+        return self.times.waited_ns
+
+    @property
+    def worked_ns(self):
+        """Time in `pump` without its waits for batches, until now.
+
+        Read while it changes, it may be ahead by a wait; so it stands then, and does not fall.
+        """
+        return self.times.worked()
+
+    @property
+    def durations(self):
+        """What batches took so far, by stage."""
+        return self.times.durations()
+
+    @staticmethod
+    def layouts():
+        """What the bytes of a retained batch depend on, and those before that are read as well."""
+        sizes = (
+            sizeof(EntryHeader), sizeof(Event), sizeof(PartHeader), sizeof(ColumnHeader),
+            sizeof(Unchanged), sizeof(Misfit), sys.byteorder == "little",
+        )
+        of_machine = ",".join(str(int(size)) for size in sizes)
+        return tuple(f"{version}:{of_machine}" for version in range(BATCH_VERSION, 0, -1))

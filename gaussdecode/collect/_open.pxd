@@ -36,7 +36,7 @@ cdef struct OpenTransaction:
     Buffer user
     bint is_excluded        # its user is one of those that are left out
     bint is_given_up        # by CSN: there was no room for it; it comes again
-    uint64_t taken_back     # DELETEs of rows that an upsert inserted; see `_assembler.pyx`
+    uint64_t taken_back     # DELETEs of rows that an upsert inserted; see `_upserts.pyx`
     uint64_t rows           # that would land; counted while comparing only
     uint64_t lands_from     # the least of its tables'
     Tally tally             # what was framed of it

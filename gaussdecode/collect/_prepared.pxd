@@ -16,7 +16,6 @@ cdef class PreparedTransactions:
     cdef RetainedBatches retained
     cdef OpenTransactions opens
     cdef dict waiting               # by xid, what other threads may know of them
-    cdef uint64_t total             # that were prepared, and not known before
 
     cdef bint has(self, uint32_t xid) noexcept nogil
     cdef bint is_known(self, const uint8_t *entry, const Event *event) except -1 nogil

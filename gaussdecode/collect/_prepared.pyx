@@ -84,7 +84,6 @@ cdef class PreparedTransactions:
         transaction.prepared_lsn = event.y
         transaction.prepared_us = event.z
         opens_move(streams, &self.opens, transaction)
-        self.total += 1
         return self.tell(transaction)
 
     cdef OpenTransaction *find(self, const uint8_t *entry, const Event *event) noexcept nogil:

@@ -30,7 +30,6 @@ cdef class Releaser:
     cdef uint64_t held_bytes        # in all accumulators
     cdef uint64_t transaction_count
     cdef uint64_t row_count
-    cdef uint64_t message_count
     cdef uint64_t empty_count       # without rows, nothing landed
     cdef uint64_t waiting_count     # transactions and messages since `committed`
     cdef int64_t waiting_since_ns   # monotonic; of the first of them

@@ -238,7 +238,6 @@ cdef class Releaser:
         )
         self.messages.stamp_rows(1, stamp, seq)
         self.messages.row_count += 1
-        self.message_count += 1
         self.tallies.count_landed(TALLY_MESSAGE)
         return 0
 
