@@ -82,6 +82,7 @@ cpdef enum:                 # what `Assembler.pump` came back for
     PUMP_ATTENTION = 2
     PUMP_END = 3
 
+
 cdef class Assembler:
     """Batches in, rows in accumulators out; see the module's text.
 

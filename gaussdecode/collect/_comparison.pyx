@@ -5,12 +5,12 @@ would land, and of which tables. The listener is shown each of them, and told on
 the position has come, before anything else is released. Then there is nothing to count any more.
 """
 
+from libc.stdlib cimport free
+
 from gaussdecode.wire._layout cimport (
     EVENT_MESSAGE, EVENT_SEGMENT, EVENT_TAKEN_BACK, EVENT_TRUNCATE, GAUSS_EVENT, EntryHeader,
     Event, PartHeader,
 )
-from libc.stdlib cimport free
-
 from gaussdecode.collect._columns cimport Accumulator
 from gaussdecode.collect._open cimport IN_MEMORY, Batch, open_is_aborted
 

@@ -2,11 +2,12 @@
 
 The PREPARE of a transaction moves the boundary, so it must be in a file of its own before an entry
 says so: `unkept` names those that are not, `dump` gives what is to be written, and `keep` lets go
-of the memory. What sessions before kept is given back to `adopt`, with the descriptions of its
-tables: the numbers of their versions are of another connection, and stand for nothing here.
+of the memory. What sessions before kept is given back by `kept`, and taken over by `adopt`, with
+the descriptions of its tables: the numbers of their versions are of another connection, and stand
+for nothing here.
 
 A transaction is known by its number and by its name, its global identifier. What its end means for
-the position and for the sums is the assembler's matter.
+the position and for the sums is the matter of `_streams.pyx`.
 """
 
 from libc.string cimport memcmp

@@ -5,9 +5,9 @@ bytes of each and `total_limit` of all, then in the spool. What is retained of a
 transaction may be in a file of its own, which is read as the spool is.
 
 Shared. Where the landing is in the order of commit sequence numbers, many small transactions that
-have ended stand in one batch, each of which waits for its turn. It is kept once, and goes with the
-last of them; one that came back from the spool stays for as long as no other does, since the next
-turn is likely to be in it.
+have ended stand in one batch, and each waits for its turn. The batch is kept once, and is given
+back with the last of them. One that came back from the spool stays in memory until another one
+comes back, since the next turn is likely to be in it.
 
 Nothing here looks into a batch, but for where its rows begin.
 """

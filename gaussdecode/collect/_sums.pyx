@@ -4,9 +4,9 @@ What the reader framed, as each batch says, must be what landed, what was left o
 and what stands in the open transaction; after every batch this is compared. Rows are counted as
 they come, before anything is kept or dropped, and again as they are released.
 
-The assembler counts what it sees; this part knows what the counts must say of each other. The
-counts of the transaction that began with a BEGIN are its own (`plain`); those of all others that
-are open, finished or prepared are in `open`, too.
+The other parts count what they see; this one knows what the counts must say of each other. The
+transaction that began with a BEGIN has its own counts, here `plain`; the counts of streamed,
+prepared and finished transactions are added up in `open`.
 """
 
 from gaussdecode.wire._layout cimport TALLY_KINDS
