@@ -22,17 +22,17 @@ class SourceAddress:
         conninfo: libpq's connection string; may hold the password.
         password: given apart from it, or None.
         is_insecure_allowed: the stream may cross a network unprotected.
-        reread: gives the same as the files say now; None where they are not read again.
+        reread: gives the password that its file has now; None where it is not read again.
     """
 
     conninfo: str = dataclasses.field(repr=False)
     password: str | None = dataclasses.field(default=None, repr=False)
     is_insecure_allowed: bool = False
-    reread: Callable[[], "SourceAddress"] | None = dataclasses.field(
+    reread: Callable[[], str | None] | None = dataclasses.field(
         default=None, repr=False, compare=False
     )
 
-    def now(self) -> "SourceAddress":
+    def now(self) -> Self:
         """The same with the password of now: it may be changed while a daemon runs.
 
         Raises:
@@ -41,7 +41,7 @@ class SourceAddress:
         if self.reread is None:
             return self
         try:
-            return self.reread()
+            return dataclasses.replace(self, password=self.reread())
         except ConfigError as error:
             raise LoginRefusedError(f"connecting: {error}") from None
 
@@ -61,13 +61,13 @@ def source_address(config: Config) -> SourceAddress:
     Raises:
         ConfigError: the password file cannot be used, or a file of TLS may not be read.
     """
+    reread = functools.partial(_password, config)
+    return SourceAddress(config.conninfo(), reread(), config.source.allow_insecure, reread)
+
+
+def _password(config: Config) -> str | None:
     _check_files(parameters_of(config.source.dsn))
-    return SourceAddress(
-        config.conninfo(),
-        config.password(),
-        config.source.allow_insecure,
-        functools.partial(source_address, config),
-    )
+    return config.password()
 
 
 def credentials(config: Config) -> tuple[object, ...]:

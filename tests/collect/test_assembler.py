@@ -676,7 +676,9 @@ def test_waiting_is_no_work(tmp_path: Path) -> None:
         pumped = pool.submit(lambda: [sink.assembler.pump([ring], 0.15) for _ in range(4)])
         while not pumped.done():
             seen.append(sink.assembler.worked_ns)
-            time.sleep(0.0005)  # else it waits for the interpreter's lock, which is no wait for batches
+            time.sleep(
+                0.0005
+            )  # else it waits for the interpreter's lock, which is no wait for batches
         pumped.result()
     seen.append(sink.assembler.worked_ns)
     assert seen == sorted(seen)
