@@ -370,7 +370,7 @@ def test_daemon_that_falls_behind(
             late = ["status", "--max-lag", "5", str(daemon.config_path)]
             assert main(late) == os.EX_UNAVAILABLE
             assert "decode" in capsys.readouterr().out
-            limit = (daemon.status() or {})["limit"]
+            limit = daemon.record()["limit"]
             assert limit["stage"] == "decode"
             assert "parallel-decode-num" in limit["setting"]
             for pid in decoders:
@@ -426,7 +426,7 @@ def test_slot_that_retains_much(
         limited.execute("SELECT pg_reload_conf()")
         prometheus.resolves("GaussdecodeSlotNearInvalidation")
 
-        server = (daemon.status() or {})["server"]
+        server = daemon.record()["server"]
         ages = re.search(r"`(SELECT slot_name, age.*?)`", runbook("GaussdecodeWraparound"))
         assert ages is not None
         ((slot, _, age),) = limited.execute(ages[1])

@@ -100,7 +100,7 @@ def test_a_bounded_spool_behind_a_long_statement(
             made.commit()
         time.sleep(4)
         assert all(entry["kind"] != "data" for entry in landing.read_entries(daemon.root))
-        assert (daemon.status() or {})["state"] == "streaming"
+        assert daemon.record()["state"] == "streaming"
         held.commit()
         caught_up(daemon, server)
         assert '"turns_given_up"' in daemon.log.read_text()

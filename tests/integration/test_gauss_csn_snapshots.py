@@ -229,7 +229,7 @@ def test_a_bounded_spool_and_a_long_statement(one: GaussCluster, tmp_path: Path)
         for number in range(31, 131):
             insert(number)
         time.sleep(3)
-        tables = (daemon.status() or {})["snapshot"]
+        tables = daemon.record()["snapshot"]
         assert [of["reason"] for of in tables.values()] == [
             "waiting for the transactions that run on the server"
         ]

@@ -273,9 +273,7 @@ def test_disagreement_fails_the_table(make_gauss: MakeGauss, tmp_path: Path) -> 
     orders(gauss, *range(40))
     with daemon_of(gauss, tmp_path / "s", verify="checksums") as daemon:
         daemon.wait_while_running(lambda: is_done(daemon), "all tables")
-        states = {
-            title: record["state"] for title, record in (daemon.status() or {})["snapshot"].items()
-        }
+        states = {title: record["state"] for title, record in daemon.record()["snapshot"].items()}
         assert set(states.values()) == {"done"}, states
         differing = ask(daemon, "public.orders", "--where", "random() < 0.5")
         assert differing.returncode == 69

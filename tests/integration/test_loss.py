@@ -138,7 +138,7 @@ def test_the_guard_leaves_a_slot_alone_that_nobody_gave_up(
         write_wal(database_15, 36)
 
         def looked() -> bool:
-            slot = (daemon.status() or {})["server"]["slot"]
+            slot = daemon.record()["server"]["slot"]
             return slot is not None and slot["retained_bytes"] > 30 * MIB
 
         wait_until(looked, "the guard has looked")

@@ -26,7 +26,7 @@ ROWS = "INSERT INTO public.t SELECT i, repeat('x', 20000) FROM generate_series(1
 
 def shares(daemon: Daemon) -> list[list[float]]:
     """How full the queues are by the columns alone: of each decoder, read and decode change queue."""
-    record = daemon.status() or {}
+    record = daemon.record()
     columns = [record[f"{name}_change_queue_length"] for name in ("read", "decode")]
     lengths = [[int(part.split(": ")[1]) for part in text.split(", ") if part] for text in columns]
     return [[length / 128 for length in queues] for queues in lengths]
@@ -34,7 +34,7 @@ def shares(daemon: Daemon) -> list[list[float]]:
 
 def limit(daemon: Daemon) -> tuple[str, str, str]:
     """What the status names: stage, sentence, what moves it."""
-    found = (daemon.status() or {})["limit"]
+    found = daemon.record()["limit"]
     return found["stage"], found["sentence"], found["setting"]
 
 
@@ -119,7 +119,7 @@ def test_the_columns_name_the_stage_that_stands(
         with writing(database):
             with stopped(*decoders):
                 daemon.wait_while_running(lambda: decoding_stands(daemon), "full read queues")
-                entries = [of["read"]["entries"] for of in (daemon.status() or {})["queues"]]
+                entries = [of["read"]["entries"] for of in daemon.record()["queues"]]
                 assert max(entries) < 64, "entries alone would not have shown it"
             with stopped(int(sender)):
                 daemon.wait_while_running(lambda: empty(daemon), "empty queues: no server")

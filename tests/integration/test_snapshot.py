@@ -262,7 +262,7 @@ def test_one_bad_table_does_not_stop_the_others(
         reason = progress["public.secret"]["reason"]
         grant = re.search(r'GRANT USAGE .*; GRANT SELECT ON "public"."secret" TO "\w+";', reason)
         assert grant is not None
-        assert (daemon.status() or {})["is_well"] is False
+        assert daemon.record()["is_well"] is False
         assert [title for title, of in progress.items() if of["state"] == "failed"] == [
             "public.secret"
         ]
@@ -280,7 +280,7 @@ def test_one_bad_table_does_not_stop_the_others(
         command = [sys.executable, "-m", "gaussdecode", "snapshot", str(daemon.config_path)]
         done = subprocess.run([*command, "--table", "public.secret"], check=False)
         assert done.returncode == 0
-        daemon.wait_while_running(lambda: (daemon.status() or {})["is_well"] is True, "all well")
+        daemon.wait_while_running(lambda: daemon.record()["is_well"] is True, "all well")
         assert daemon.stop() == 0
         assert _entries_of(daemon, "public.secret")
     finally:

@@ -57,7 +57,7 @@ def test_spark_applies_snapshots(
     workload.start(pause=0.05)
     apply = ("spark", "apply", str(daemon.root), target, "--local", "--history", "--buckets", "2")
     daemon.wait_while_running(
-        lambda: (daemon.status() or {})["snapshot"].get("kit.big", {}).get("state") == "done",
+        lambda: daemon.record()["snapshot"].get("kit.big", {}).get("state") == "done",
         "the large table",
     )
     _run(*apply, may_stop=SUSPECTS)  # a snapshot says what they are

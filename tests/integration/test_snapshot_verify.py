@@ -38,7 +38,7 @@ def test_checksums(database: Database, make_daemon: MakeDaemon) -> None:
     snapshot = {"mode": "initial", "verify": "checksums", "chunk-bytes": "64KiB"}
     with make_daemon(database, config={"snapshot": snapshot}) as daemon:
         daemon.wait_while_running(lambda: _is_done(daemon), "all tables")
-        tables = (daemon.status() or {})["snapshot"]
+        tables = daemon.record()["snapshot"]
         assert {table["state"] for table in tables.values()} == {"done"}, tables
         command = [sys.executable, "-m", "gaussdecode", "snapshot", str(daemon.config_path)]
         command += ["--table", "kit.ids", "--where", "random() < 0.5"]

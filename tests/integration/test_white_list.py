@@ -56,7 +56,7 @@ def test_differences_are_said_everywhere(database_15: Database, make_daemon: Mak
     log = daemon.log.read_text()
     assert log.count('"event": "tables_not_listed"') == 1
     assert log.count('"event": "tables_not_published"') == 1
-    assert (daemon.status() or {})["coverage"] == {
+    assert daemon.record()["coverage"] == {
         "unlisted": ["kit.other"], "unlisted_count": 1,
         "unpublished": ["kit.absent"], "unpublished_count": 1, "unsent": [], "unsent_count": 0,
     }  # fmt: skip

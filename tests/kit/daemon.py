@@ -276,6 +276,19 @@ class Daemon:
         record: Json = json.loads(body)
         return record
 
+    def record(self) -> Json:
+        """What ``/status`` says; waits while nobody answers, as on a busy machine."""
+        found: list[Json] = []
+
+        def is_told() -> bool:
+            record = self.status()
+            if record is not None:
+                found.append(record)
+            return record is not None
+
+        self.wait_while_running(is_told, "an answer of /status")
+        return found[0]
+
     def wait_for_state(self, state: str) -> None:
         """Wait until ``/status`` shows a state."""
         self.wait_while_running(
