@@ -193,7 +193,7 @@ class Guard:
         failures: looks at the server that failed, and `reason` of the last one, or None
             when the last one succeeded.
         login_refusal: why the server lets nobody in, while that is waited for: it is not asked
-            then, and optional work waits. Set by the supervisor.
+            then. Set by the supervisor.
     """
 
     def __init__(
@@ -230,7 +230,7 @@ class Guard:
     @property
     def is_paused(self) -> bool:
         """Optional work is to wait."""
-        return self.step >= Step.PAUSE or self.login_refusal is not None
+        return self.step >= Step.PAUSE
 
     def _run(self) -> None:
         try:

@@ -5,9 +5,9 @@ doubles each time, with jitter, and begins anew once a session has lasted. A log
 may pass as well, where it was let in before: a password or a certificate is changed on both sides, one
 after the other. The waits are longer then, and end when the password or a file of the certificate is
 changed. A GaussDB locks an account after ten wrong passwords: there a wrong one waits for that change
-alone, and nobody else asks the server meanwhile. Any other error ends the daemon
-with the exit status of the error, and systemd acts on it. This includes a dead process of the pipeline, so
-that no half-running daemon remains.
+alone, and nobody else asks the server meanwhile: the guard rests, and snapshots need a session. Any
+other error ends the daemon with the exit status of the error, and systemd acts on it. This includes a dead
+process of the pipeline, so that no half-running daemon remains.
 
 States, for `status` and systemd: starting, connecting, streaming, retrying, refused, stopping.
 Refused is short: a loss is shown to the next scrape before the daemon ends of it.
@@ -72,7 +72,7 @@ _START_SECONDS: Final = 600.0  # recovery may read every byte of one entry
 _EXTEND_SECONDS: Final = 30.0  # between two words to systemd that the start goes on
 _LOGIN_FACTOR: Final = 5.0  # longer waits where the log-in is refused; arbitrary
 _LOGIN_CHANGED: Final = (
-    "the wait is over, or the password file or a file of the certificate has changed; a systemd "
+    "tried again at once when the password file or a file of the certificate has changed; a systemd "
     "credential is read at the start of the unit only: restart it after a change"
 )
 _WRONG_PASSWORD: Final = "28P01"  # noqa: S105 - an SQLSTATE
@@ -467,7 +467,7 @@ class Supervisor:
             Event.SESSION_RETRYING,
             reason=reason,
             wait_seconds=None if wait == math.inf else round(wait, 2),
-            until=_LOGIN_CHANGED,
+            text=_LOGIN_CHANGED,
         )
         if guard is not None:
             guard.login_refusal = reason

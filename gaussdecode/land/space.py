@@ -75,7 +75,6 @@ class Reserve:
             )
 
 
-_RESERVE_SECONDS: Final = 0.05  # for which a look at the free room holds; arbitrary
 NOTHING_RESERVED: Final = Reserve(Path("/"), 0)
 
 
@@ -102,7 +101,6 @@ class SpaceWait:
         self._kept = kept
         self._lock = threading.Lock()
         self._waiting = 0
-        self._reserved_until = 0.0
 
     @property
     def is_waiting(self) -> bool:
@@ -152,11 +150,7 @@ class SpaceWait:
         Raises:
             DiskStillFullError: a stop was asked for while it was too full.
         """
-        now = time.monotonic()
-        if now < self._reserved_until:
-            return  # small files come by the thousand
         self.run(what, self._kept.check)
-        self._reserved_until = now + _RESERVE_SECONDS
 
     def once(self, what: str, operation: Callable[[], T]) -> T:
         """Do an operation that must not be repeated: fsync.

@@ -108,7 +108,10 @@ class LandingConfig:
     )
     compression: str = dataclasses.field(
         default="zstd",
-        metadata=setting(Choice(("zstd", "snappy", "none")), "Compression of the Parquet files."),
+        metadata=setting(
+            Choice(("zstd", "snappy", "none")),
+            "Compression of the Parquet files, but for columns that it makes hardly smaller.",
+        ),
     )
     writer_lanes: int | str = dataclasses.field(
         default=AUTO,

@@ -267,7 +267,7 @@ def test_a_stop_ends_the_wait(place: Place, daemon: Daemon) -> None:
 def test_a_wrong_password_locks_no_account_of_gaussdb(
     make_gauss: Callable[..., GaussServer], tmp_path: Path, decoders: int
 ) -> None:
-    """Nobody tries it again until the file has another one: not the guard, and no snapshot either."""
+    """Nobody tries it again until the file has another one, the guard neither."""
     server = make_gauss()
     workload, database = Workload(server.store, 3, large=False), GaussDatabase(server)
     daemon = lands(database, tmp_path / "daemon", parallel_decode_num=decoders)
