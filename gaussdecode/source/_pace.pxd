@@ -6,6 +6,7 @@ from libc.stdint cimport int64_t, uint64_t
 cdef enum:
     PACE_COUNT = 6
     PACE_GATHER = 0             # see `_receive`: sleep until some is there
+    PACE_FIRST_NARROW = 3       # where the window closes in each rest
     PACE_FIRST = 4              # where a socket leaves much with the sender
     PACE_FIRST_ENCRYPTED = 5    # and each record fills more of the buffer than it holds
 

@@ -56,6 +56,7 @@ cdef class Receiver:
     cdef int64_t received_us
     cdef readonly Pacer pacer
     cdef int shown_pace         # as main was shown last
+    cdef readonly bint is_narrow    # the window closes in each rest: the socket is read to its end
     cdef bint is_flowing        # something came in the last wait for more
     cdef uint64_t drain_until   # value of `byte_count` at which that is read,
     cdef uint64_t last_count    # if a read makes one of these another one
@@ -91,6 +92,8 @@ cdef class Receiver:
 
     # What it builds on.
     cdef int use_socket(self, int fd) except -1
+    cdef void narrow_window(self) noexcept nogil
+    cdef int little_bytes(self, int64_t rest_us) noexcept nogil
     cdef bint is_long(self, size_t size) noexcept nogil
     cdef int do_aside(self, Work work) except -2 with gil
     cdef int translate(self) except -2 nogil

@@ -24,7 +24,7 @@ socket is readable at all. A socket that wakes us up for less (a Unix socket kno
 is left alone for 300 us. In a stream, `_pace` may have found that the server sends more when it
 is left alone for longer, whatever is there by then: then the loop rests for so long, after it
 has closed a batch that would get too old, and reads what has come until less than 16 KiB are
-left. All sleeps are bounded by the timers and by 100 ms, the time after which control words are
+left; where its window is narrow, until nothing is. All sleeps are bounded by the timers and by 100 ms, the time after which control words are
 looked at. Under TLS, bytes may lie decrypted where neither poll nor FIONREAD sees them: before
 the socket counts as empty, the source is read twice more, and no sleep is longer than 20 ms.
 
@@ -47,7 +47,7 @@ never inside a call. Main waits for the end entries, which come after any outcom
 waits for main's word, which main gives also when it gives up.
 """
 
-from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memset
 from posix.time cimport timespec
 
@@ -116,12 +116,26 @@ cdef extern from "<sys/socket.h>" nogil:
         AF_UNIX
         SOL_SOCKET
         SO_DOMAIN
+        SO_RCVBUF
         SO_RCVLOWAT
+
+cdef extern from "<netinet/in.h>" nogil:
+    enum:
+        IPPROTO_TCP
+
+# The kernel's own header: that of older C libraries ends before the field.
+cdef extern from "<linux/tcp.h>" nogil:
+    enum:
+        TCP_INFO
+    cdef struct tcp_info:
+        uint32_t tcpi_min_rtt   # microseconds
 
 cdef enum:
     LITTLE_BYTES = 32768        # gather only when less is waiting
     GATHER_US = 3000            # longest wait for so much
     RESTED_BYTES = 16384        # after a rest read on while more is waiting: one read of libpq
+    NARROW_BYTES = 65536        # receive buffer of a server that is near; the kernel doubles it
+    NEAR_RTT_US = 500           # such a window then still lets 250 MB/s through
     SHORT_BYTES = 131072        # what a buffer holds that has not grown; measured
     DRAINED_TENTHS = 7          # of what waits: the rest may be headers of messages and records
     NAP_US = 300                # where the socket cannot gather
@@ -232,6 +246,23 @@ cdef class Receiver:
         self.socket_fd = fd
         self.is_connected = True
         return 0
+
+    cdef void narrow_window(self) noexcept nogil:
+        """Have the window close in every rest, where the server is near.
+
+        A buffer that the kernel may enlarge soon takes more than a rest brings. Then the server sends
+        each message through an open window, and nothing ends that state: half the rows per second.
+        """
+        cdef tcp_info seen
+        cdef unsigned int size = sizeof(seen)
+        cdef int count = NARROW_BYTES
+        seen.tcpi_min_rtt = 0
+        if getsockopt(self.socket_fd, IPPROTO_TCP, TCP_INFO, &seen, &size) < 0:
+            return
+        if not 0 < seen.tcpi_min_rtt <= NEAR_RTT_US:
+            return
+        if setsockopt(self.socket_fd, SOL_SOCKET, SO_RCVBUF, &count, sizeof(count)) == 0:
+            self.is_narrow = True
 
     def run(self):
         """Receive until something happens that Python must see.
@@ -513,7 +544,7 @@ cdef class Receiver:
         ):
             self.show_pace()
         rest_us = self.pacer.rest_us()
-        if self.should_read_on(waiting, RESTED_BYTES if rest_us else LITTLE_BYTES):
+        if self.should_read_on(waiting, self.little_bytes(rest_us)):
             self.consume()
             return GO_ON
         self.pass_keepalive()
@@ -539,6 +570,12 @@ cdef class Receiver:
             self.gather()
         self.consume()
         return GO_ON
+
+    cdef int little_bytes(self, int64_t rest_us) noexcept nogil:
+        """What may be left for later; a narrow window opens for what has piled up when it is read."""
+        if rest_us == 0:
+            return LITTLE_BYTES
+        return 1 if self.is_narrow else RESTED_BYTES
 
     cdef bint hides_more(self) noexcept nogil:
         """Whether to read what TLS holds, and the socket does not show.

@@ -52,6 +52,7 @@ from gaussdecode.source._receive cimport (
     fail_short,
     wall_us,
 )
+from gaussdecode.source._pace cimport PACE_FIRST_NARROW, Pacer
 from gaussdecode.source._status cimport StatusNumbers
 from gaussdecode.wire._letters cimport (
     LETTER_BEGIN, LETTER_COMMIT, LETTER_COMMIT_PREPARED, LETTER_MESSAGE, LETTER_PREPARE,
@@ -118,6 +119,10 @@ cdef class PostgresReceiver(Receiver):
         self.ssl = <void *>ssl
         self.has_pending = <ssl_has_pending_t>has_pending
         self.use_socket(socket_fd)
+        if not is_encrypted:
+            self.narrow_window()
+            if self.is_narrow:
+                self.pacer = Pacer(PACE_FIRST_NARROW)
 
     def frame(self):
         """Copy of the held Relation or Type message, from its letter on."""
