@@ -66,6 +66,7 @@ from gaussdecode.settings.rules import SourceKind
 from gaussdecode.settings.sections import Config
 from gaussdecode.source.address import SourceAddress, credentials, source_address
 from gaussdecode.source.probe import SlotProbe, WorstProbe
+from gaussdecode.source.sqlstate import WRONG_PASSWORD
 
 _LASTED_SECONDS: Final = 60.0  # arbitrary: a session this long was a good one
 _START_SECONDS: Final = 600.0  # recovery may read every byte of one entry
@@ -75,7 +76,6 @@ _LOGIN_CHANGED: Final = (
     "tried again at once when the password file or a file of the certificate has changed; a systemd "
     "credential is read at the start of the unit only: restart it after a change"
 )
-_WRONG_PASSWORD: Final = "28P01"  # noqa: S105 - an SQLSTATE
 _NO_ROOM: Final = "the landing's disk is full: recovery waits for space"
 _ENDED_BY_STOP: Final = (DiskStillFullError, StoppedError)
 _SCRAPE_SECONDS: Final = 75.0  # an interval of a minute is the longest that is usual
@@ -335,10 +335,10 @@ class Supervisor:
             shown = self._credentials()
             try:
                 session = pipeline.session(self._on_tick, self._on_streaming)
-            except ConfigError as problem:
+            except LoginRefusedError as refused:
                 if not self._was_let_in(pipeline):
                     raise
-                self._wait(LoginRefusedError(str(problem)), 0.0, shown)  # a file is being changed
+                self._wait(refused, 0.0, shown)  # a file is being changed
                 continue
             self._running.session = session
             if self._choice is not None:
@@ -403,7 +403,7 @@ class Supervisor:
         try:
             refusal = lost_slot.give_up_slot(self._config, pipeline)
         except GaussDecodeError as failure:
-            if not failure.retryable:
+            if not failure.retryable and not isinstance(failure, LoginRefusedError):
                 raise
             return failure
         self._running.is_slot_lost = True
@@ -461,7 +461,7 @@ class Supervisor:
         guard = self._running.guard
         locks = self._config.source.kind is SourceKind.GAUSSDB
         wait = self._login_backoff.next_wait(lasted)
-        if locks and error.sqlstate == _WRONG_PASSWORD:
+        if locks and error.sqlstate == WRONG_PASSWORD:
             wait = math.inf
         _log.error(
             Event.SESSION_RETRYING,

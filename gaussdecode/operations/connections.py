@@ -7,7 +7,7 @@ from gaussdecode.errors import ConfigError
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.settings.rules import SourceKind
 from gaussdecode.settings.sections import Config
-from gaussdecode.source.address import SourceAddress, source_address
+from gaussdecode.source.address import SourceAddress, read_credentials, source_address
 from gaussdecode.source.gaussdb import server as gaussserver
 from gaussdecode.source.gaussdb.connection import GaussConnection
 from gaussdecode.source.gaussdb.connection import connect as connect_gaussdb
@@ -22,13 +22,14 @@ def is_gaussdb(config: Config) -> bool:
 
 
 def address_of(config: Config) -> SourceAddress:
-    """The address of a configuration's server, with the password.
+    """The address of a configuration's server.
 
     Raises:
         ConfigError: the source is not a server, or the password cannot be read.
     """
     if config.source.kind is SourceKind.CAPTURE:
         raise ConfigError(f"{config.path.name}: source.kind {config.source.kind} is no server")
+    read_credentials(config)  # a command says at once what is wrong with them
     return source_address(config)
 
 

@@ -33,6 +33,7 @@ from gaussdecode.errors import (
     ChildError,
     ConfigError,
     LandingError,
+    LoginRefusedError,
     SourceError,
     SourceRefusedError,
     StateError,
@@ -46,6 +47,7 @@ from gaussdecode.logs import Event, get_logger
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind
 from gaussdecode.model.title import split_title
+from gaussdecode.settings.rules import SourceKind
 from gaussdecode.settings.sections import Config
 from gaussdecode.snapshot.choice import (
     ALL,
@@ -68,6 +70,7 @@ from gaussdecode.snapshot.tools import Tools, key_names
 from gaussdecode.source.coverage import listing
 from gaussdecode.source.export import PublishedTable, TableChangedError
 from gaussdecode.source.relations import WhiteList
+from gaussdecode.source.sqlstate import WRONG_PASSWORD
 
 _ROUND_SECONDS: Final = 1.0  # between two looks at requests
 _LIST_SECONDS: Final = 15.0  # between two looks at the publications; arbitrary
@@ -80,6 +83,7 @@ _LOCKED: Final = "55P03"  # by lock_timeout
 _CHANGED: Final = frozenset({_NO_COLUMN, "42P01"})  # undefined table
 _CONNECTION_CLASSES: Final = ("08", "53", "57P")  # SQLSTATEs that are no table's fault
 # What is the landing's or the machine's, and ends the daemon; anything else is wrong with one table.
+_NO_PRIVILEGE: Final = "42501"
 _NOBODYS: Final = (
     LandingError,
     AccountError,
@@ -185,6 +189,7 @@ class Snapshotter:
                 wait = _RETRY_SECONDS
                 if not self._stop.is_set():
                     self._note_wait(str(error))
+                    self._spare_account(error)
             except BaseException as error:  # noqa: BLE001 - a thread must not die in silence
                 self._context.fail(error)
                 return
@@ -195,6 +200,12 @@ class Snapshotter:
         _log.warning(Event.SNAPSHOT_WAITS, reason=self._of_source(reason))
         for progress in self._progress.values():
             progress.wait_for(reason)
+
+    def _spare_account(self, error: Exception) -> None:
+        """Leave a wrong password to the sessions: a GaussDB locks an account after ten of them."""
+        is_wrong = isinstance(error, LoginRefusedError) and error.sqlstate == WRONG_PASSWORD
+        if is_wrong and self._config.source.kind is SourceKind.GAUSSDB:
+            self._context.restart_session()
 
     def _round(self) -> None:
         """Look for work and do it."""
@@ -637,6 +648,8 @@ def _is_nobodys(error: Exception) -> bool:
     """Whether an error is no table's, but the landing's, the server's or the connection's."""
     if isinstance(error, _NOBODYS):
         return True
+    if isinstance(error, LoginRefusedError):
+        return error.sqlstate != _NO_PRIVILEGE
     if not isinstance(error, SourceError) or not error.retryable or _has_changed(error):
         return False
     return error.sqlstate is None or error.sqlstate.startswith(_CONNECTION_CLASSES)

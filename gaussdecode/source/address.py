@@ -46,8 +46,12 @@ class SourceAddress:
             raise LoginRefusedError(f"connecting: {error}") from None
 
     def kept(self) -> Self:
-        """The same, never read again: for processes that may not read the file."""
-        return dataclasses.replace(self, reread=None)
+        """The same with the password of now for good: for processes that may not read the file.
+
+        Raises:
+            LoginRefusedError: its file cannot be used now.
+        """
+        return dataclasses.replace(self.now(), reread=None)
 
     @property
     def secret(self) -> str | None:
@@ -56,16 +60,17 @@ class SourceAddress:
 
 
 def source_address(config: Config) -> SourceAddress:
-    """How to reach the server of a configuration, password included.
+    """How to reach the server of a configuration; the password is read at each connection."""
+    reread = functools.partial(read_credentials, config)
+    return SourceAddress(config.conninfo(), None, config.source.allow_insecure, reread)
+
+
+def read_credentials(config: Config) -> str | None:
+    """The password of now, after a look at the files of TLS.
 
     Raises:
-        ConfigError: the password file cannot be used, or a file of TLS may not be read.
+        ConfigError: the password cannot be had, or a file of TLS may not be read.
     """
-    reread = functools.partial(_password, config)
-    return SourceAddress(config.conninfo(), reread(), config.source.allow_insecure, reread)
-
-
-def _password(config: Config) -> str | None:
     _check_files(parameters_of(config.source.dsn))
     return config.password()
 

@@ -14,9 +14,6 @@ def exporter_of(config: Config, address: SourceAddress | None = None) -> Exporte
     Args:
         config: configuration of the source.
         address: address of its server; None for what `config` says, with its password file.
-
-    Raises:
-        ConfigError: the password file cannot be used.
     """
     if config.source.kind is SourceKind.GAUSSDB:
         from gaussdecode.source.gaussdb.export import GaussExporter

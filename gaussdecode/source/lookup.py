@@ -35,11 +35,7 @@ class Lookup(Protocol):
 
 
 def lookup_of(config: Config) -> Lookup:
-    """Make the one that fits the kind of source.
-
-    Raises:
-        ConfigError: the password file cannot be used.
-    """
+    """Make the one that fits the kind of source."""
     if config.source.kind is SourceKind.GAUSSDB:  # imported where it is used, as in `exporters`
         from gaussdecode.source.gaussdb.catalog import GaussCatalog
 
@@ -50,11 +46,7 @@ def lookup_of(config: Config) -> Lookup:
 
 
 def area_of(config: Config) -> "Area | None":
-    """The reader of one stretch of WAL; None where there is none.
-
-    Raises:
-        ConfigError: the password file cannot be used.
-    """
+    """The reader of one stretch of WAL; None where there is none."""
     if config.source.kind is not SourceKind.GAUSSDB:
         return None
     from gaussdecode.source.gaussdb.area import Area

@@ -64,11 +64,7 @@ class ReaderSettings:
 
     @classmethod
     def of(cls, config: Config, log: LandingPosition | None, desc_directory: str) -> Self:
-        """Take them out of a checked configuration; the rest is as the attributes say.
-
-        Raises:
-            ConfigError: the password file cannot be used.
-        """
+        """Take them out of a checked configuration; the rest is as the attributes say."""
         source = config.source
         is_server = source.kind is not SourceKind.CAPTURE
         return cls(

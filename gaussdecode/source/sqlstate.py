@@ -77,6 +77,8 @@ _UNDECODABLE: Final = _refuse(
 MISSING_PUBLICATION: Final = "42704"
 """While streaming; up to PostgreSQL 17 the server says so itself."""
 
+WRONG_PASSWORD: Final = "28P01"  # noqa: S105 - an SQLSTATE
+
 # By phase and code; None stands for every phase without a line of its own.
 TABLE: Final[Mapping[tuple[Phase | None, str], Verdict]] = {
     (None, "28000"): _LOGIN,
@@ -146,6 +148,19 @@ _LOCAL: Final[tuple[tuple[re.Pattern[str], Verdict], ...]] = tuple(
         (
             "root certificate file .* does not exist",
             _not_let_in("name the authority's file with sslrootcert="),
+        ),
+        (
+            "could not read root certificate file",
+            _not_let_in(
+                "sslrootcert names no file of certificates, or one that is being replaced: write "
+                "another file and rename it"
+            ),
+        ),
+        (
+            "could not (read|open|load) (certificate|private key) file|but not private key file",
+            _not_let_in(
+                "sslcert and sslkey name no certificate and its key, or files that are being replaced"
+            ),
         ),
         (
             "server does not support SSL",

@@ -112,11 +112,33 @@ def daemon(place: Place, make_daemon: MakeDaemon) -> Daemon:
     return made
 
 
+def _wait_for_reason(daemon: Daemon, reason: str) -> None:
+    """Wait until the status names why nothing is streamed."""
+
+    def is_named() -> bool:
+        status = daemon.status() or {}
+        return reason in str(status.get("detail"))
+
+    daemon.wait_while_running(is_named, f"{reason!r} in the reason")
+
+
 def _new_certificate(place: Place) -> Path:
     """Give the server another authority; gives its certificate."""
     authority = make_certificates(place.server.data)
     place.as_admin("SELECT pg_reload_conf()")
     return authority
+
+
+def _cut(file: Path) -> None:
+    """Leave the first half of it, as a copy does that has not ended."""
+    content = file.read_bytes()
+    file.with_suffix(".whole").write_bytes(content)
+    file.write_bytes(content[: len(content) // 2])
+
+
+def _put_back(file: Path) -> None:
+    """Undo `_cut`."""
+    file.write_bytes(file.with_suffix(".whole").read_bytes())
 
 
 CAUSES: dict[str, tuple[Callable[[Place], object], Callable[[Place], object], str]] = {
@@ -139,6 +161,11 @@ CAUSES: dict[str, tuple[Callable[[Place], object], Callable[[Place], object], st
         lambda place: place.password.rename(place.password.with_suffix(".away")),
         lambda place: place.password.with_suffix(".away").rename(place.password),
         "password",
+    ),
+    "authority that is half written": (
+        lambda place: _cut(place.authority),
+        lambda place: _put_back(place.authority),
+        "authority.pem",
     ),
     "rule": (
         lambda place: place.change_rules(f"host all {_ROLE}", f"#host all {_ROLE}"),
@@ -191,12 +218,7 @@ def test_a_refusal_that_passes(place: Place, daemon: Daemon, name: str) -> None:
         begin(place)
         place.end_connections()
         daemon.wait_for_state("retrying")
-
-        def is_named() -> bool:
-            status = daemon.status() or {}
-            return reason in str(status.get("detail"))
-
-        daemon.wait_while_running(is_named, f"{reason!r} in the reason")
+        _wait_for_reason(daemon, reason)
         if "database" not in name:
             place.database.execute("INSERT INTO public.t VALUES (2)")
         end(place)
@@ -231,15 +253,21 @@ def test_password_certificate_and_authority_are_rotated(place: Place, daemon: Da
 
 
 def test_a_start_of_a_landing_with_rows_waits(place: Place, daemon: Daemon) -> None:
-    """A machine that comes back while the password is changed is no reason to stay down."""
+    """A machine that comes back while files and password are changed is no reason to stay down."""
+    away = [(file, file.with_suffix(".away")) for file in (place.authority, place.password)]
     with daemon:
         daemon.wait_for_state("streaming")
         place.database.execute("INSERT INTO public.t VALUES (1)")
         daemon.catch_up()
         assert daemon.stop() == 0
     place.set_password(_PASSWORDS[1])
+    for file, other in away:
+        file.rename(other)
     with daemon:
-        daemon.wait_for_state("retrying")
+        for file, other in reversed(away):
+            _wait_for_reason(daemon, file.name)
+            other.rename(file)
+        _wait_for_reason(daemon, "password authentication failed")
         place.write_password(_PASSWORDS[1])
         daemon.wait_for_state("streaming")
         assert daemon.stop() == 0

@@ -1,6 +1,7 @@
 """Whose error is whose: a table's fault is marked at that table, and nothing else ends of it."""
 
 import contextlib
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +17,7 @@ from gaussdecode.collect.snapshot_gate import HoldLostError
 from gaussdecode.errors import (
     ConfigError,
     DiskError,
+    LoginRefusedError,
     SequenceError,
     SourceError,
     SourceRefusedError,
@@ -89,6 +91,7 @@ class _Run:
         WireError("rows that end early", 3),
         SequenceError("a COPY command did not start a copy"),
         ConfigError("no such thing"),
+        LoginRefusedError("permission denied for table bad", "42501"),
     ],
     ids=lambda error: type(error).__name__,
 )
@@ -113,6 +116,7 @@ def test_any_error_of_a_table_is_that_tables(
         OSError(5, "Input/output error"),
         HoldLostError("the session ended"),
         SourceError("the server went away"),
+        LoginRefusedError("connecting: the file of the password is away"),
         MemoryError(),
     ],
     ids=lambda error: type(error).__name__,
@@ -125,6 +129,27 @@ def test_what_is_no_tables_fault_is_nobodys(
     with pytest.raises(type(error)):
         run.take()
     assert BAD not in run.store.ledger()
+
+
+@pytest.mark.parametrize(
+    ("kind", "error", "asked"),
+    [
+        (SourceKind.GAUSSDB, LoginRefusedError("wrong", "28P01"), 1),
+        (SourceKind.GAUSSDB, LoginRefusedError("a file is away"), 0),
+        (SourceKind.POSTGRESQL, LoginRefusedError("wrong", "28P01"), 0),
+    ],
+)
+def test_a_wrong_password_is_left_to_the_sessions(
+    monkeypatch: pytest.MonkeyPatch, kind: SourceKind, error: Exception, asked: int
+) -> None:
+    """They try it once; each of our rounds would bring the account of a GaussDB nearer to its lock."""
+    run = _Run(monkeypatch, error)
+    restarts: list[None] = []
+    run.snapshotter._context.restart_session = lambda: restarts.append(None)
+    source = dataclasses.replace(run.snapshotter._config.source, kind=kind)
+    run.snapshotter._config = dataclasses.replace(run.snapshotter._config, source=source)
+    run.snapshotter._spare_account(error)
+    assert len(restarts) == asked
 
 
 # ---- what was begun -----------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gaussdecode.errors import SourceError, SourceRefusedError
+from gaussdecode.errors import LoginRefusedError, SourceError, SourceRefusedError
 from gaussdecode.source.sqlstate import TABLE, Phase, error_of, judge, redact
 
 
@@ -69,6 +69,22 @@ def test_code_is_found_in_libpqs_text(severity: str) -> None:
 def test_local_faults_are_not_tried_again(text: str) -> None:
     """What libpq itself refuses, it will refuse again."""
     assert isinstance(error_of(Phase.CONNECT, text, None, None), SourceRefusedError)
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ('could not read root certificate file "/x": bad end line', "sslrootcert"),
+        ('could not read certificate file "/x": no start line', "sslcert"),
+        ('could not load private key file "/x": key values mismatch', "sslkey"),
+        ('certificate present, but not private key file "/x"', "sslkey"),
+    ],
+)
+def test_a_file_that_is_half_written_is_a_refused_login(text: str, key: str) -> None:
+    """It may be in the middle of a rotation: the first start ends of it, a daemon that was let in waits."""
+    error = error_of(Phase.CONNECT, text, None, None)
+    assert isinstance(error, LoginRefusedError)
+    assert key in str(error)
 
 
 def test_unreachable_server_is_tried_again() -> None:

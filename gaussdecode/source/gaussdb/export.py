@@ -258,9 +258,6 @@ class GaussExporter:
     Args:
         config: configuration of a source of kind gaussdb.
         address: address of its server; None for what `config` says.
-
-    Raises:
-        ConfigError: the password file cannot be used.
     """
 
     def __init__(self, config: Config, address: SourceAddress | None = None) -> None:

@@ -17,7 +17,7 @@ from typing import Final
 
 from psycopg.conninfo import make_conninfo
 
-from gaussdecode.errors import ConfigError
+from gaussdecode.errors import ConfigError, LoginRefusedError
 from gaussdecode.settings.dsn import GAUSSDB_HARMLESS, GAUSSDB_NUMBERS, GAUSSDB_TEXTS, parameters_of
 from gaussdecode.source.address import SourceAddress
 
@@ -229,7 +229,8 @@ def tls_context(files: TlsFiles) -> ssl.SSLContext:
     """Read the files of TLS and say what it must prove.
 
     Raises:
-        ConfigError: a file is missing, damaged, or open to others.
+        LoginRefusedError: a file is missing, damaged, or open to others: it may be being replaced.
+        ConfigError: a key is named without its certificate.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = _VERSIONS[files.lowest]
@@ -250,8 +251,8 @@ def _load_authorities(context: ssl.SSLContext, files: TlsFiles) -> None:
     else:
         path = Path(files.root or _DEFAULT_ROOT).expanduser()
         if not path.is_file():
-            raise ConfigError(
-                f"source.dsn: no file {path} with the authority that signed the server's "
+            raise LoginRefusedError(
+                f"connecting: no file {path} with the authority that signed the server's "
                 "certificate; name it with sslrootcert="
             )
         _load(context, "sslrootcert", path)
@@ -264,7 +265,7 @@ def _load(context: ssl.SSLContext, key: str, path: Path) -> None:
     try:
         context.load_verify_locations(path)
     except (OSError, ssl.SSLError) as error:
-        raise ConfigError(f"source.dsn: {key}: {path}: {_reason(error)}") from None
+        raise LoginRefusedError(f"connecting: {key}: {path}: {_reason(error)}") from None
 
 
 def _load_own(context: ssl.SSLContext, files: TlsFiles) -> None:
@@ -274,10 +275,10 @@ def _load_own(context: ssl.SSLContext, files: TlsFiles) -> None:
         mode, owner = key.stat().st_mode, key.stat().st_uid
         allowed = stat.S_IRWXU | (stat.S_IRGRP if owner == 0 else 0)
         if stat.S_IMODE(mode) & ~allowed:
-            raise ConfigError(f"source.dsn: sslkey: {key} is open to others; chmod 0600")
+            raise LoginRefusedError(f"connecting: sslkey: {key} is open to others; chmod 0600")
         context.load_cert_chain(certificate, key, lambda: files.key_password)
     except (OSError, ssl.SSLError) as error:
-        raise ConfigError(f"source.dsn: sslcert, sslkey: {key}: {_reason(error)}") from None
+        raise LoginRefusedError(f"connecting: sslcert, sslkey: {key}: {_reason(error)}") from None
 
 
 def _reason(error: OSError) -> str:

@@ -103,9 +103,6 @@ class Catalog:
         config: says where the server is; a capture has none, and nothing is known then.
             The role needs no privilege beyond logging in.
         clock: monotonic seconds.
-
-    Raises:
-        ConfigError: the password file cannot be used.
     """
 
     def __init__(self, config: Config, clock: Callable[[], float] = time.monotonic) -> None:

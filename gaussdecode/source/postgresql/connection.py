@@ -19,7 +19,7 @@ from psycopg import OperationalError, pq
 from psycopg.conninfo import make_conninfo
 from psycopg.pq.abc import PGconn, PGresult
 
-from gaussdecode.errors import ConfigError, SourceError, SourceRefusedError
+from gaussdecode.errors import ConfigError, LoginRefusedError, SourceError, SourceRefusedError
 from gaussdecode.settings.dsn import authority_problem, is_local, parameters_of
 from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.pinned import REPORTED, later_statements, startup_options
@@ -412,14 +412,15 @@ def connect(
     Raises:
         ConfigError: the connection string, or the libpq at hand, will not do.
         SourceError: the server cannot be reached now.
-        LoginRefusedError: it does not let us in, or does not prove who it is.
+        LoginRefusedError: it does not let us in, or does not prove who it is, or a file of
+            password or TLS cannot be used now.
         SourceRefusedError: it refuses us, or is too old.
     """
     address = address.now()
     conninfo = session_conninfo(address, is_replication=is_replication, **settings)
     problem = authority_problem(parameters_of(conninfo), os.environ, Path.home())
     if problem is not None:
-        raise ConfigError(f"source.dsn: {problem}")
+        raise LoginRefusedError(f"connecting: {problem}")
     libpq = find_libpq()
     pgconn = pq.PGconn.connect_start(conninfo.encode())
     connection = Connection(pgconn, libpq, address.secret)

@@ -351,9 +351,6 @@ class PgExporter:
     Args:
         config: configuration of a source of kind postgresql.
         address: address of its server; None for what `config` says.
-
-    Raises:
-        ConfigError: the password file cannot be used.
     """
 
     def __init__(self, config: Config, address: SourceAddress | None = None) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from kit.postgres import make_certificates
 
-from gaussdecode.errors import ConfigError
+from gaussdecode.errors import ConfigError, LoginRefusedError
 from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.gaussdb.target import (
     Target,
@@ -209,7 +209,7 @@ def test_missing_authority_is_explained(tmp_path: Path, monkeypatch: pytest.Monk
     """Also where libpq's own place is empty."""
     monkeypatch.setenv("HOME", str(tmp_path))
     for root in ("", str(tmp_path / "none.pem")):
-        with pytest.raises(ConfigError, match="sslrootcert="):
+        with pytest.raises(LoginRefusedError, match="sslrootcert="):
             tls_context(TlsFiles(root=root))
 
 
@@ -229,16 +229,16 @@ def test_own_certificate_needs_a_private_key_file(files: Path, tmp_path: Path) -
     key.write_bytes((files / "server.key").read_bytes())
     own = TlsFiles("require", certificate=str(files / "server.pem"), key=str(key))
     key.chmod(0o644)
-    with pytest.raises(ConfigError, match="chmod 0600"):
+    with pytest.raises(LoginRefusedError, match="chmod 0600"):
         tls_context(own)
     key.chmod(0o600)
     tls_context(own)
     key.write_text("nonsense")
-    with pytest.raises(ConfigError, match="not the file"):
+    with pytest.raises(LoginRefusedError, match="not the file"):
         tls_context(own)
-    with pytest.raises(ConfigError, match="No such file"):
+    with pytest.raises(LoginRefusedError, match="No such file"):
         tls_context(TlsFiles("require", certificate="/none.pem", key="/none.key"))
-    with pytest.raises(ConfigError, match="without sslcert"):
+    with pytest.raises(LoginRefusedError, match="without sslcert"):
         tls_context(TlsFiles("require", key=str(key)))
 
 
@@ -253,7 +253,7 @@ def test_encrypted_key_needs_its_password(files: Path, tmp_path: Path) -> None:
     key.chmod(0o600)
     certificate = str(files / "server.pem")
     tls_context(TlsFiles("require", certificate=certificate, key=str(key), key_password="geheim"))
-    with pytest.raises(ConfigError, match="not the file") as caught:
+    with pytest.raises(LoginRefusedError, match="not the file") as caught:
         tls_context(TlsFiles("require", certificate=certificate, key=str(key), key_password="no!"))
     assert "no!" not in str(caught.value)
 
@@ -262,7 +262,7 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
     """With the key of the connection string."""
     broken = tmp_path / "broken.pem"
     broken.write_text("nonsense")
-    with pytest.raises(ConfigError, match="sslrootcert"):
+    with pytest.raises(LoginRefusedError, match="sslrootcert"):
         tls_context(TlsFiles(root=str(broken)))
-    with pytest.raises(ConfigError, match="sslcrl"):
+    with pytest.raises(LoginRefusedError, match="sslcrl"):
         tls_context(TlsFiles(root="system", revoked=str(broken)))

@@ -8,7 +8,7 @@ import pytest
 from kit.postgres import Database, Postgres
 from psycopg.conninfo import conninfo_to_dict
 
-from gaussdecode.errors import ConfigError, SourceError, SourceRefusedError
+from gaussdecode.errors import ConfigError, LoginRefusedError, SourceError, SourceRefusedError
 from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.postgresql import connection as postgresql
 from gaussdecode.source.postgresql.connection import Connection, connect, session_conninfo
@@ -181,9 +181,9 @@ def test_unreachable_server_may_come_back() -> None:
 
 
 def test_missing_authority_is_explained(tmp_path: Path) -> None:
-    """verify-full needs a certificate authority: it is asked for before anybody is connected to."""
+    """It is asked for before anybody is connected to, and may come back: its file may be being replaced."""
     address = SourceAddress(f"host=127.0.0.1 port=1 dbname=x sslrootcert={tmp_path}/none.pem")
-    with pytest.raises(ConfigError, match=r"none.pem: No such file .*sslrootcert=system"):
+    with pytest.raises(LoginRefusedError, match=r"none.pem: No such file .*sslrootcert=system"):
         connect(address)
 
 
