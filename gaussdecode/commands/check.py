@@ -3,7 +3,8 @@
 First the verdict. Then the problems that keep the daemon from running, and other findings: why each
 matters, and the command that repairs it. Then the plan: server, slot, start of the stream, number of
 tables, landing, memory. The options below show the rest of the plan. The command changes nothing,
-except a temporary file beside the landing and a temporary object in the mirror.
+except a temporary file beside the landing and a temporary object in the mirror. If systemd has the unit
+of the configuration, the files are checked with the rights of its account too.
 
 Exits with 0 when the daemon can run, 78 when it cannot, 69 when the server cannot be reached.
 
@@ -40,9 +41,10 @@ from gaussdecode.operations.check.plan_gaussdb import plan_gaussdb
 from gaussdecode.operations.check.port import examine_port
 from gaussdecode.operations.check.report import Grid, Report
 from gaussdecode.operations.check.source_tables import differing_tables
+from gaussdecode.operations.check.unit import unit_problems
 from gaussdecode.operations.connections import address_of, is_gaussdb, open_server
 from gaussdecode.operations.owner import load_as_owner
-from gaussdecode.operations.unit import unit_memory_max, unit_of
+from gaussdecode.operations.unit import find_unit, unit_memory_max, unit_of
 from gaussdecode.settings.dsn import describe
 from gaussdecode.settings.load import process_memory_bytes
 from gaussdecode.settings.rules import SourceKind
@@ -77,7 +79,7 @@ def execute(args: argparse.Namespace) -> int:
     """Check, and report problems first."""
     report = Report(args.config.name, is_offline=args.offline)
     try:
-        _examine(load_as_owner(args.config), report)
+        _examine(load_as_owner(args.config, lambda config: _look_at_unit(config, report)), report)
     except ConfigError as error:
         if not args.json:
             raise
@@ -91,6 +93,12 @@ def execute(args: argparse.Namespace) -> int:
         lines = report.brief_lines(width) if args.quiet else report.lines(shown, width)
         print("\n".join(lines))
     return report.exit_status
+
+
+def _look_at_unit(config: Config, report: Report) -> None:
+    """Add problems of the unit; root sees its files, which the owner of the landing may not."""
+    if not report.is_offline:
+        report.problems += unit_problems(config, find_unit(config.path))
 
 
 def _examine(config: Config, report: Report) -> None:
@@ -164,10 +172,13 @@ def _examine_source(source: str | None, config: Config, report: Report, before: 
 
 def _ask_daemon(config: Config, report: Report) -> None:
     """Add problems of the port, or the problems that the running daemon reports."""
-    found, record = examine_port(config)
-    told = {finding.state for finding in found if finding.state is not None}
-    report.findings = [each for each in report.findings if each.state not in told] + found
-    text = "not running" if record is None else f"running, {record['state']}"
+    port = examine_port(config)
+    if port.problem is not None:
+        report.problems.append(port.problem)
+    told = {finding.state for finding in port.findings if finding.state is not None}
+    report.findings = [each for each in report.findings if each.state not in told]
+    report.findings += port.findings
+    text = "not running" if port.record is None else f"running, {port.record['state']}"
     report.facts.append(("daemon", text))
 
 

@@ -8,7 +8,7 @@ it.
 Exits with 0 when every daemon answers, streams, lands, and misses nothing. Exits with 69 when one does
 not answer, does not stream, waits for room on its disk, has lost changes or may have, has tables in
 quarantine or tables whose existing rows could not be landed, or lags more than --max-lag. Warnings
-alone exit with 0. docs/alerts.md has the table of states. For a live view: gaussdecode top.
+alone exit with 0. A configuration that is wrong is named after the others, with status 78. docs/alerts.md has the table of states. For a live view: gaussdecode top.
 
 With --wait it first waits until all of that is fulfilled and no table waits for its existing rows. It
 waits at most this long, and then exits with 69.
@@ -34,7 +34,7 @@ from gaussdecode.console.table import print_table
 from gaussdecode.daemon.status.holders import HOLDERS
 from gaussdecode.daemon.status.members import member_line
 from gaussdecode.daemon.status.text import size
-from gaussdecode.errors import EX_OK, EX_UNAVAILABLE, SourceError
+from gaussdecode.errors import EX_OK, EX_UNAVAILABLE, ConfigError, SourceError
 from gaussdecode.model.words import counted
 from gaussdecode.operations.ask_daemon import Record, ask_status
 from gaussdecode.operations.fleet import config_files
@@ -78,9 +78,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Ask every daemon and print the answers."""
-    configs = [load(path) for path in config_files(args.config)]
-    has_settled = args.wait is None or _has_settled(args, configs)
+    configs: list[Config] = []
+    broken: list[ConfigError] = []
+    for path in config_files(args.config):
+        try:
+            configs.append(load(path))
+        except ConfigError as error:
+            broken.append(error)
+    has_settled = args.wait is None or bool(broken) or _has_settled(args, configs)
     status, silent = _show(args, configs)
+    if len(broken) == 1 and not silent:
+        raise broken[0]
+    if broken:
+        raise ConfigError("\n".join([*map(str, broken), *silent]))
     if silent:
         raise SourceError("\n".join(silent))
     return status if has_settled else EX_UNAVAILABLE

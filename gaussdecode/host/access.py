@@ -8,9 +8,13 @@ import grp
 import os
 import pwd
 import stat
+from collections.abc import Collection
 from pathlib import Path
+from typing import Final
 
 from gaussdecode.errors import AccessError
+
+_ACCESS_LIST: Final = "system.posix_acl_access"
 
 
 def refused(path: str | os.PathLike[str], error: PermissionError) -> AccessError:
@@ -59,6 +63,29 @@ def group_name(gid: int) -> str:
         return grp.getgrgid(gid).gr_name
     except KeyError:
         return str(gid)
+
+
+def obstacle_for(path: Path, uid: int, groups: Collection[int]) -> Path | None:
+    """What keeps an account from reading a file, by owner and mode; None if nothing is known to.
+
+    An access list is not read: what has one is taken for allowed.
+
+    Args:
+        path: path of the file.
+        uid: number of the user.
+        groups: numbers of its groups.
+    """
+    path = path.absolute()
+    for place in (*reversed(path.parents), path):
+        try:
+            facts = place.stat()
+        except OSError:
+            return None  # it is missing, or hidden from us
+        wanted = stat.S_IROTH if place == path else stat.S_IXOTH
+        wanted <<= 6 if facts.st_uid == uid else 3 if facts.st_gid in groups else 0
+        if uid != 0 and not facts.st_mode & wanted and _ACCESS_LIST not in os.listxattr(place):
+            return place
+    return None
 
 
 def obstacle(path: Path) -> Path:

@@ -17,6 +17,7 @@ import dataclasses
 import os
 import pwd
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Self
 
@@ -64,13 +65,18 @@ class Account:
         return f"{self.name}:{group_name(self.gid)}"
 
 
-def load_as_owner(path: Path) -> Config:
+def load_as_owner(path: Path, look: Callable[[Config], object] = lambda _: None) -> Config:
     """Read a configuration; then, as root, become the owner of its landing.
+
+    Args:
+        path: configuration file.
+        look: called between the two, while the rights are still those of the caller.
 
     Raises:
         ConfigError: the file is invalid or unreadable, or the owner may not run this program.
     """
     config = load(path)
+    look(config)
     if os.geteuid() != 0:
         return config
     config = config.with_password_read()

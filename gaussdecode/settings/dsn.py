@@ -23,6 +23,7 @@ _SERVICE: Final = "service"
 _NEEDED: Final = ("dbname", "user")
 _SAFE_MODE: Final = "verify-full"
 _PUBLIC_AUTHORITIES: Final = "system"
+_FILES: Final = ("sslrootcert", "sslcert", "sslkey", "sslcrl")
 _UNKNOWN_KEY: Final = re.compile(r'invalid connection option "(\w+)"')
 _LIBPQ_KEYS: Final = tuple(option.keyword.decode() for option in Conninfo.get_defaults())
 GAUSSDB_TEXTS: Final = frozenset(
@@ -118,6 +119,20 @@ def authority_problem(
         f"sslmode={mode} needs the certificate of the authority that signed the server's ({why}); name it "
         "with sslrootcert=FILE, readable by the daemon's user, or sslrootcert=system for a public one"
     )
+
+
+def files_of(dsn: str) -> dict[str, Path]:
+    """The files of certificates and keys that a connection string names, by key.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    given = parameters_of(dsn)
+    return {
+        key: Path(given[key]).expanduser()
+        for key in _FILES
+        if given.get(key) and given[key] != _PUBLIC_AUTHORITIES
+    }
 
 
 def is_local(parameters: Mapping[str, str]) -> bool:

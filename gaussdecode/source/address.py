@@ -2,16 +2,13 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Final, Self
+from collections.abc import Callable
+from typing import Self
 
 from gaussdecode.errors import ConfigError, LoginRefusedError
 from gaussdecode.host.access import refused
-from gaussdecode.settings.dsn import parameters_of
+from gaussdecode.settings.dsn import files_of, parameters_of
 from gaussdecode.settings.sections import Config
-
-_FILES: Final = frozenset({"sslkey", "sslcert", "sslrootcert", "sslcrl"})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -71,7 +68,7 @@ def read_credentials(config: Config) -> str | None:
     Raises:
         ConfigError: the password cannot be had, or a file of TLS may not be read.
     """
-    _check_files(parameters_of(config.source.dsn))
+    _check_files(config.source.dsn)
     return config.password()
 
 
@@ -81,9 +78,8 @@ def credentials(config: Config) -> tuple[object, ...]:
         password = config.password()
     except ConfigError:
         password = None
-    parameters = parameters_of(config.source.dsn)
     times: list[int | None] = []
-    for path in (Path(parameters[key]).expanduser() for key in sorted(_FILES & parameters.keys())):
+    for path in files_of(config.source.dsn).values():
         try:
             times.append(path.stat().st_mtime_ns)
         except OSError:
@@ -91,13 +87,13 @@ def credentials(config: Config) -> tuple[object, ...]:
     return (password, *times)
 
 
-def _check_files(parameters: Mapping[str, str]) -> None:
+def _check_files(dsn: str) -> None:
     """See that the files of certificates and keys may be read, as far as they are there.
 
     Raises:
         AccessError: one may not.
     """
-    for path in (Path(parameters[key]).expanduser() for key in _FILES & parameters.keys()):
+    for path in files_of(dsn).values():
         try:
             path.open("rb").close()
         except PermissionError as error:

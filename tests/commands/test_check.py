@@ -247,6 +247,7 @@ def test_a_taken_port_is_found(database_15: Database, configure: Configure, run:
         path = configure(database_15, f"monitoring: {{listen: 127.0.0.1:{port}}}")
         result = run("check", path)
         assert f"monitoring.listen: 127.0.0.1:{port} is taken by another program" in result.out
+        assert result.status == EX_CONFIG
     assert "monitoring.listen" not in run("check", path).out
 
 

@@ -87,6 +87,21 @@ def test_nothing_is_found_where_all_is_well(config: Config) -> None:
         (dataclasses.replace(WELL, is_superuser=True), "role gd is a superuser"),
         (dataclasses.replace(WELL, extra_rights=("CREATEDB",)), "more than it needs: CREATEDB"),
         (dataclasses.replace(WELL, connection_limit=11), "may open 11 connections"),
+        (
+            dataclasses.replace(WELL, connection_limit=13, role_connections=2),
+            "may open 13 connections (rolconnlimit), and 2 are in use",
+        ),
+        (
+            dataclasses.replace(WELL, database="shop", database_limit=11),
+            "database shop takes 11 connections (datconnlimit)",
+        ),
+        (
+            dataclasses.replace(
+                settings(max_connections="20", superuser_reserved_connections="3"),
+                server_connections=6,
+            ),
+            "takes 17 connections (max_connections, less 3 reserved ones), and 6 are in use",
+        ),
         (settings(max_replication_slots="1"), "no replication slot of 1 is free"),
         (dataclasses.replace(WELL, unreadable=(("s", "t"),)), "role gd may not read s.t"),
         (dataclasses.replace(WELL, clock_offset=-90.0), "clock is 90 seconds behind"),

@@ -46,7 +46,7 @@ def test_every_command_that_works_on_a_landing_becomes_its_owner() -> None:
         if not _PLACES & set(_arguments(parser)) or name in _AS_CALLER:
             continue
         source = inspect.getsource(command)  # type: ignore[arg-type]  # a module
-        assert "load_as_owner(args.config)" in source or "work_as_owner_of(args." in source, name
+        assert "load_as_owner(args.config" in source or "work_as_owner_of(args." in source, name
 
 
 def test_landing_belongs_to_its_owner_or_will(

@@ -241,3 +241,15 @@ def test_waiting(
     absent = config(tmp_path, 1)
     assert main(["status", "--wait", "0.1", absent]) == EX_UNAVAILABLE
     assert "no daemon answers" in capsys.readouterr().err
+
+
+def test_a_broken_configuration_does_not_hide_the_others(
+    tmp_path: Path, port: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is named after them; --wait does not wait for it."""
+    config(tmp_path, port)
+    (tmp_path / "broken.yaml").write_text("slot: [")
+    assert main(["status", "--wait", "600", str(tmp_path)]) == EX_CONFIG
+    said = capsys.readouterr()
+    assert "16/B374D848" in said.out
+    assert "broken.yaml:1: not YAML" in said.err

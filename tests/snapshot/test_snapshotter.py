@@ -145,7 +145,9 @@ def test_a_wrong_password_is_left_to_the_sessions(
     """They try it once; each of our rounds would bring the account of a GaussDB nearer to its lock."""
     run = _Run(monkeypatch, error)
     restarts: list[None] = []
-    run.snapshotter._context.restart_session = lambda: restarts.append(None)
+    monkeypatch.setattr(
+        run.snapshotter._context, "restart_session", lambda: restarts.append(None), raising=False
+    )
     source = dataclasses.replace(run.snapshotter._config.source, kind=kind)
     run.snapshotter._config = dataclasses.replace(run.snapshotter._config, source=source)
     run.snapshotter._spare_account(error)

@@ -8,7 +8,7 @@ import dataclasses
 import os
 import stat
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -110,18 +110,83 @@ def _privileges(inputs: CheckInput) -> Iterator[Finding]:
         )
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class ConnectionLimit:
+    """One of the limits that a connection meets.
+
+    Attributes:
+        what: who may have how many, and the name of the limit.
+        most: connections; negative for no limit.
+        used: connections now.
+        remedy: command that sets it to a number, ``{}``.
+    """
+
+    what: str
+    most: int
+    used: int
+    remedy: str
+
+
+def _limits(seen: Inspection) -> Iterator[ConnectionLimit]:
+    """The limits of role, database and server; a superuser meets the last one alone."""
+    if not seen.is_superuser:
+        yield role_limit(seen.role, seen.connection_limit, seen.role_connections)
+        yield ConnectionLimit(
+            f"database {seen.database} takes {counted(seen.database_limit, 'connection')} (datconnlimit)",
+            seen.database_limit,
+            seen.database_connections,
+            f"ALTER DATABASE {quoted_name(seen.database)} CONNECTION LIMIT {{}};",
+        )
+    names = ("superuser_reserved_connections", "reserved_connections")
+    kept = 0 if seen.is_superuser else sum(int(seen.settings.get(name, "0")) for name in names)
+    if "max_connections" in seen.settings:
+        most = int(seen.settings["max_connections"]) - kept
+        yield ConnectionLimit(
+            f"the server takes {counted(most, 'connection')} (max_connections, less {kept} reserved ones)",
+            most,
+            seen.server_connections,
+            "ALTER SYSTEM SET max_connections = {};  -- then restart the server",
+        )
+
+
+def role_limit(role: str, most: int, used: int = 0) -> ConnectionLimit:
+    """The limit of a role."""
+    return ConnectionLimit(
+        f"role {role} may open {counted(most, 'connection')} (rolconnlimit)",
+        most,
+        used,
+        f"ALTER ROLE {quoted_name(role)} CONNECTION LIMIT {{}};",
+    )
+
+
+def connection_findings(
+    config: Config, limits: Iterable[ConnectionLimit], *, is_active: bool
+) -> Iterator[Finding]:
+    """Say which limit would refuse a connection of the daemon.
+
+    Args:
+        config: configuration of the source.
+        limits: limits of the server.
+        is_active: the daemon runs, so that some of the connections that are used are its own.
+    """
+    is_reading = config.reads_rows and config.snapshot_refusal is None
+    more = config.snapshot.workers + _SNAPSHOT_CONNECTIONS if is_reading else 0
+    needed = _CONNECTIONS + more
+    why = "the daemon uses three (stream, catalogue, guard), a command one more"
+    for limit in limits:
+        used = 0 if is_active else limit.used
+        if 0 <= limit.most < needed + used:
+            yield Finding(
+                limit.what + (f", and {used} are in use" if used else ""),
+                f"{why}, reading existing rows {more}: {needed} in all" if more else why,
+                limit.remedy.format(needed + limit.used + 1),
+            )
+
+
 def _connections(inputs: CheckInput) -> Iterator[Finding]:
     seen = inputs.seen
-    settings = inputs.config.snapshot
-    more = settings.workers + _SNAPSHOT_CONNECTIONS if inputs.config.reads_rows else 0
-    why = "the daemon uses three (stream, catalogue, guard), a command one more"
-    if 0 <= seen.connection_limit < _CONNECTIONS + more:
-        yield Finding(
-            f"role {seen.role} may open {counted(seen.connection_limit, 'connection')}",
-            f"{why}, reading existing rows {more}" if more else why,
-            f"ALTER ROLE {inputs.role} CONNECTION LIMIT {_CONNECTIONS + more + 1};",
-        )
     is_active = inputs.server.slot is not None and inputs.server.slot.is_active
+    yield from connection_findings(inputs.config, _limits(seen), is_active=is_active)
     left = int(seen.settings.get("max_wal_senders", "0")) - seen.senders
     if left < 1 and not is_active:
         yield Finding(

@@ -14,8 +14,10 @@ from gaussdecode.operations.check.doctor import (
     NAMED_TABLES,
     Finding,
     clock_finding,
+    connection_findings,
     encryption_finding,
     reading_findings,
+    role_limit,
     transaction_findings,
 )
 from gaussdecode.settings.sections import Config
@@ -24,7 +26,6 @@ from gaussdecode.source.gaussdb.inspection import GaussInspection
 from gaussdecode.source.gaussdb.server import DDL_ADVICE, GaussServerState
 from gaussdecode.source.relations import white_list
 
-_CONNECTIONS: Final = 4  # stream, catalogue, guard, and one of a command
 _MIN_TIMEOUT_MS: Final = 10_000
 _RETAINED_BYTES: Final = 16 << 30  # arbitrary: a thousand files of 16 MB
 _MOST_STREAMS: Final = 20  # of the server, with more than one decoder
@@ -97,12 +98,9 @@ def _privileges(inputs: GaussPatient) -> Iterator[Finding]:
 
 def _room(inputs: GaussPatient) -> Iterator[Finding]:
     seen, slot = inputs.seen, inputs.server.slot
-    if 0 <= seen.connection_limit < _CONNECTIONS:
-        yield Finding(
-            f"role {seen.role} may open {counted(seen.connection_limit, 'connection')}",
-            "the daemon uses three (stream, catalogue, guard), a command one more",
-            f"ALTER ROLE {inputs.role} CONNECTION LIMIT 5;",
-        )
+    limit = role_limit(seen.role, seen.connection_limit)
+    is_active = slot is not None and slot.is_active
+    yield from connection_findings(inputs.config, [limit], is_active=is_active)
     most = _whole(seen, "max_replication_slots")
     if most is not None and slot is None and seen.slots >= most:
         yield Finding(
@@ -110,7 +108,7 @@ def _room(inputs: GaussPatient) -> Iterator[Finding]:
             "the slot cannot be created",
             _guc("max_replication_slots", str(most + 4)),
         )
-    if slot is not None and slot.is_active:
+    if is_active:
         return
     senders = _whole(seen, "max_wal_senders")
     if senders is not None and seen.active_slots >= senders:

@@ -1,8 +1,10 @@
 """Check that the monitoring port is free, or that the configuration's own daemon uses it; ask that daemon."""
 
+import dataclasses
 import errno
 import os
 import socket
+from collections.abc import Sequence
 
 from gaussdecode.errors import SourceError
 from gaussdecode.operations.ask_daemon import OtherDaemonError, Record, ask_status
@@ -10,17 +12,28 @@ from gaussdecode.operations.check.doctor import Finding
 from gaussdecode.settings.sections import Config
 
 
-def examine_port(config: Config) -> tuple[list[Finding], Record | None]:
-    """Try to listen on the daemon's port, and close it at once.
+@dataclasses.dataclass(frozen=True, slots=True)
+class Port:
+    """The result of a look at the port.
 
-    Returns:
-        Problems of the port or, if the daemon uses it, of the daemon; and the daemon's ``/status``.
+    Attributes:
+        problem: why the daemon cannot listen there; None if it can, or does.
+        findings: what the daemon reports, if it listens.
+        record: the daemon's ``/status``, if it listens.
     """
+
+    problem: str | None = None
+    findings: Sequence[Finding] = ()
+    record: Record | None = None
+
+
+def examine_port(config: Config) -> Port:
+    """Try to listen on the daemon's port, and close it at once."""
     listen = config.monitoring.listen
     try:
         found = socket.getaddrinfo(listen.host, listen.port, type=socket.SOCK_STREAM)[0]
     except OSError as error:
-        return [_unusable(config, error.strerror or str(error))], None
+        return Port(_unusable(config, error.strerror or str(error)))
     with socket.socket(found[0], socket.SOCK_STREAM) as trial:
         trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -28,16 +41,17 @@ def examine_port(config: Config) -> tuple[list[Finding], Record | None]:
             trial.listen(1)
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
-                return [_unusable(config, os.strerror(error.errno or 0))], None
+                return Port(_unusable(config, os.strerror(error.errno or 0)))
         else:
-            return [], None
+            return Port()
     try:
         record = ask_status(config)
     except OtherDaemonError as error:
-        return [_taken(config, f"the daemon of slot {error.slot}")], None
+        return Port(_taken(config, f"the daemon of slot {error.slot}"))
     except SourceError:
-        return [_taken(config, "another program")], None
-    return [_finding(config, cause) for cause in record.get("causes") or []], record
+        return Port(_taken(config, "another program"))
+    causes = [_finding(config, cause) for cause in record.get("causes") or []]
+    return Port(findings=causes, record=record)
 
 
 def _finding(config: Config, cause: Record) -> Finding:
@@ -50,18 +64,16 @@ def _finding(config: Config, cause: Record) -> Finding:
     )
 
 
-def _taken(config: Config, holder: str) -> Finding:
+def _taken(config: Config, holder: str) -> str:
     listen = config.monitoring.listen
-    return Finding(
-        f"monitoring.listen: {listen} is taken by {holder}",
-        "the daemon cannot start while another has its port",
-        f"another port for monitoring.listen; ss -ltnp 'sport = :{listen.port}' names the program",
+    return (
+        f"monitoring.listen: {listen} is taken by {holder}; use another port "
+        f"(ss -ltnp 'sport = :{listen.port}' names the program)"
     )
 
 
-def _unusable(config: Config, reason: str) -> Finding:
-    return Finding(
-        f"monitoring.listen: {config.monitoring.listen} cannot be listened on: {reason}",
-        "the daemon cannot start without its port",
-        "an address of this machine and a port above 1023 for monitoring.listen",
+def _unusable(config: Config, reason: str) -> str:
+    return (
+        f"monitoring.listen: {config.monitoring.listen} cannot be listened on: {reason}; use an address of "
+        "this machine and a port above 1023"
     )

@@ -35,6 +35,9 @@ _SETTINGS: Final = (
     "track_commit_timestamp",
     "hot_standby_feedback",
     "primary_slot_name",
+    "max_connections",
+    "superuser_reserved_connections",
+    "reserved_connections",
 )
 _USE: Final = """
     SELECT (SELECT count(*) FROM pg_catalog.pg_stat_activity WHERE backend_type = 'walsender'),
@@ -46,7 +49,14 @@ _USE: Final = """
             FROM pg_catalog.pg_stat_activity WHERE backend_type = 'client backend'),
         (SELECT count(*) FROM pg_catalog.pg_prepared_xacts),
         (SELECT max(pg_catalog.age(datfrozenxid)) FROM pg_catalog.pg_database WHERE datallowconn),
-        (SELECT pg_catalog.age(catalog_xmin) FROM pg_catalog.pg_replication_slots WHERE slot_name = {slot})
+        (SELECT pg_catalog.age(catalog_xmin) FROM pg_catalog.pg_replication_slots WHERE slot_name = {slot}),
+        d.datname, d.datconnlimit, a.of_role, a.of_database, a.of_server
+    FROM pg_catalog.pg_database d, (
+        SELECT count(*) FILTER (WHERE usename = current_user) AS of_role,
+            count(*) FILTER (WHERE datname = current_database()) AS of_database,
+            count(*) FILTER (WHERE pid NOT IN (SELECT pid FROM pg_catalog.pg_stat_replication)) AS of_server
+        FROM pg_catalog.pg_stat_activity WHERE usesysid IS NOT NULL AND pid <> pg_backend_pid()) a
+    WHERE d.datname = current_database()
 """
 _UNREADABLE: Final = """
     SELECT DISTINCT n.nspname, c.relname FROM ({tables}) t
@@ -68,6 +78,11 @@ class Inspection:
         has_replication: the role has REPLICATION.
         extra_rights: attributes and privileges that following a slot does not need.
         connection_limit: connection limit of the role; -1 for none.
+        role_connections: connections of the role now, beside this one.
+        database: the database.
+        database_limit: its connection limit; -1 for none.
+        database_connections: connections to it now, beside this one.
+        server_connections: connections to the server now, beside this one and the walsenders.
         settings: settings by name; those the version does not know are missing.
         senders: walsender processes now.
         slots: replication slots now.
@@ -98,6 +113,11 @@ class Inspection:
     frozen_age: int = 0
     catalog_xmin_age: int = 0
     unreadable: tuple[tuple[str, str], ...] = ()
+    role_connections: int = 0
+    database: str = ""
+    database_limit: int = -1
+    database_connections: int = 0
+    server_connections: int = 0
 
 
 def inspect(connection: Connection, slot: str, publications: Sequence[str]) -> Inspection:
@@ -140,6 +160,11 @@ def inspect(connection: Connection, slot: str, publications: Sequence[str]) -> I
         prepared_transactions=int(use[6] or 0),
         frozen_age=int(use[7] or 0),
         catalog_xmin_age=int(use[8] or 0),
+        database=spelled_name(use[9] or ""),
+        database_limit=int(use[10] or -1),
+        role_connections=int(use[11] or 0),
+        database_connections=int(use[12] or 0),
+        server_connections=int(use[13] or 0),
         unreadable=tuple(
             (spelled_name(schema or ""), spelled_name(name or "")) for schema, name in unreadable
         ),

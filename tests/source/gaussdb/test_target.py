@@ -238,7 +238,7 @@ def test_own_certificate_needs_a_private_key_file(files: Path, tmp_path: Path) -
         tls_context(own)
     with pytest.raises(LoginRefusedError, match="No such file"):
         tls_context(TlsFiles("require", certificate="/none.pem", key="/none.key"))
-    with pytest.raises(LoginRefusedError, match="without sslcert"):
+    with pytest.raises(ConfigError, match="without sslcert"):
         tls_context(TlsFiles("require", key=str(key)))
 
 
