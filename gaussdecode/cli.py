@@ -24,6 +24,7 @@ from gaussdecode import commands, limits
 from gaussdecode.console.completion import SHELLS, completion_script
 from gaussdecode.errors import EX_OK, EX_SOFTWARE, AccessError, GaussDecodeError
 from gaussdecode.host.access import refused, user_name
+from gaussdecode.model.words import printable
 
 _QUOTES: Final = '"' * 3
 EX_INTERRUPTED: Final = 130  # 128 + SIGINT, as shells count
@@ -171,7 +172,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (GaussDecodeError, PermissionError) as error:
         told = _as_ours(error)
         advice = _advice(told, began_as, arguments)
-        print(f"gaussdecode: {told}{advice}", file=sys.stderr)
+        print(printable(f"gaussdecode: {told}{advice}"), file=sys.stderr)
         return told.exit_status
     except KeyboardInterrupt:
         return EX_INTERRUPTED

@@ -26,7 +26,7 @@ from typing import Final
 from gaussdecode.console.table import terminal_width
 from gaussdecode.errors import AccessError, ConfigError, SourceError, SourceRefusedError
 from gaussdecode.model.lsn import Lsn
-from gaussdecode.model.words import counted
+from gaussdecode.model.words import counted, printable
 from gaussdecode.operations.check.catalog_postgresql import catalog_findings
 from gaussdecode.operations.check.doctor import (
     CheckInput,
@@ -36,7 +36,13 @@ from gaussdecode.operations.check.doctor import (
     examine_server,
 )
 from gaussdecode.operations.check.mirror import examine_mirror
-from gaussdecode.operations.check.plan import Plan, option_rows, plan_landing, plan_server
+from gaussdecode.operations.check.plan import (
+    Plan,
+    doubtful_values,
+    option_rows,
+    plan_landing,
+    plan_server,
+)
 from gaussdecode.operations.check.plan_gaussdb import plan_gaussdb
 from gaussdecode.operations.check.port import examine_port
 from gaussdecode.operations.check.report import Grid, Report
@@ -91,7 +97,7 @@ def execute(args: argparse.Namespace) -> int:
         shown = [name for name in _SECTIONS if getattr(args, name)]
         width = terminal_width()
         lines = report.brief_lines(width) if args.quiet else report.lines(shown, width)
-        print("\n".join(lines))
+        print(printable("\n".join(lines)))
     return report.exit_status
 
 
@@ -132,7 +138,7 @@ def _examine(config: Config, report: Report) -> None:
         "decoding options", ("option", "value", "done by", "how"), options
     )
     report.problems += plan.problems
-    report.notes += plan.warnings
+    report.notes += [*doubtful_values(config), *plan.warnings]
     report.unexamined += plan.unexamined
 
 

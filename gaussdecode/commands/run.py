@@ -14,11 +14,13 @@ from pathlib import Path
 
 from gaussdecode import __version__, limits, logs
 from gaussdecode.daemon.notify import Notifier
-from gaussdecode.errors import EX_OK, GaussDecodeError
+from gaussdecode.errors import EX_OK, ConfigError, GaussDecodeError, SourceError
 from gaussdecode.host.access import user_name
 from gaussdecode.ipc.process import Prepared
+from gaussdecode.operations.ask_daemon import ask_status
 from gaussdecode.operations.lean_imports import forgo_pandas
 from gaussdecode.operations.owner import load_as_owner
+from gaussdecode.settings.sections import Config
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,8 +49,9 @@ def execute(args: argparse.Namespace) -> int:
     try:
         Supervisor(config, notifier, prepared).run()
     except GaussDecodeError as error:
-        log.error(logs.Event.ERROR, reason=str(error), exit_status=error.exit_status)
-        raise
+        told = _second_run(config, error) or error
+        log.error(logs.Event.ERROR, reason=str(told), exit_status=told.exit_status)
+        raise told from error.__cause__
     except Exception as error:
         limit = limits.reached(error)
         if limit is not None:
@@ -59,3 +62,17 @@ def execute(args: argparse.Namespace) -> int:
         prepared.close()
     log.info(logs.Event.DAEMON_STOPPED)
     return EX_OK
+
+
+def _second_run(config: Config, error: GaussDecodeError) -> ConfigError | None:
+    """Say that the port is taken by the slot's own daemon, if it is; else None."""
+    if not (isinstance(error, ConfigError) and str(error).startswith("monitoring.listen")):
+        return None
+    try:
+        state = ask_status(config).get("state")
+    except SourceError:
+        return None
+    return ConfigError(
+        f"{config.path.name}: the daemon of slot {config.slot} runs already ({state}): it answers at "
+        f"{config.monitoring.listen}; stop it before another run"
+    )

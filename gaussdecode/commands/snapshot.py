@@ -89,12 +89,12 @@ def execute(args: argparse.Namespace) -> int:
         _check_listed(config, title)
     root = config.landing.root
     if not root.is_dir():
-        raise ConfigError(f"{root} does not exist; start the daemon first")
+        raise _no_landing(config)
     files = Files(root)
     try:
         disk = Disk(files, SpaceWait(should_stop=lambda: True), secrets.token_hex(8))
         if read_layout(disk) is None:
-            raise ConfigError(f"{root} is no landing yet; start the daemon first")
+            raise _no_landing(config)
         store = SnapshotStore(disk)
         if args.where:
             for source in sources:
@@ -104,6 +104,13 @@ def execute(args: argparse.Namespace) -> int:
         return EX_OK if args.no_wait else waiter.wait()
     finally:
         files.close()
+
+
+def _no_landing(config: Config) -> ConfigError:
+    return ConfigError(
+        f"{config.path.name}: there is no landing at {config.landing.root} yet; make it and its slot with "
+        f"gaussdecode slot create {config.path}, then start the daemon"
+    )
 
 
 def _titles(written: list[str]) -> list[str]:

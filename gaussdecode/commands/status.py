@@ -35,7 +35,7 @@ from gaussdecode.daemon.status.holders import HOLDERS
 from gaussdecode.daemon.status.members import member_line
 from gaussdecode.daemon.status.text import size
 from gaussdecode.errors import EX_OK, EX_UNAVAILABLE, ConfigError, SourceError
-from gaussdecode.model.words import counted
+from gaussdecode.model.words import counted, printable
 from gaussdecode.operations.ask_daemon import Record, ask_status
 from gaussdecode.operations.fleet import config_files
 from gaussdecode.settings.load import load
@@ -153,7 +153,8 @@ def _explain(record: Record) -> None:
     _show_holder(record)
     _show_snapshots(record)
     for trouble in record.get("troubles") or []:
-        print(f"{record['slot_name']}: {trouble['what']} {trouble['action']}", file=sys.stderr)
+        text = f"{record['slot_name']}: {trouble['what']} {trouble['action']}"
+        print(printable(text), file=sys.stderr)
 
 
 def _show_spool(record: Record) -> None:
@@ -202,7 +203,7 @@ def _show_snapshots(record: Record) -> None:
     tables = record.get("snapshot") or {}
     open_tables = [(title, of) for title, of in tables.items() if of.get("state") != "done"]
     for title, of in open_tables[:_SHOWN_TABLES]:
-        print(f" {record['slot_name']}: snapshot of {title}: {describe_table(of)}")
+        print(printable(f" {record['slot_name']}: snapshot of {title}: {describe_table(of)}"))
     if len(open_tables) > _SHOWN_TABLES:
         print(f" {record['slot_name']}: {len(open_tables) - _SHOWN_TABLES} more; see --json")
 

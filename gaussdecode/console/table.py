@@ -6,6 +6,8 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from gaussdecode.model.words import printable
+
 _NARROWEST: Final = 16  # of a cell that is folded; arbitrary
 
 
@@ -28,6 +30,7 @@ def table_lines(
         width: width of the terminal, to which cells of the widest column are folded; None to fold
             none.
     """
+    rows = [[printable(cell) for cell in row] for row in rows]
     widths = [max(map(len, cells)) for cells in zip(columns, *rows, strict=True)]
     if width is not None:
         widest = max(range(len(widths)), key=widths.__getitem__)

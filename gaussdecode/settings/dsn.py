@@ -63,6 +63,26 @@ GAUSSDB_HARMLESS: Final[Mapping[str, Sequence[str]]] = {
 """Keys of libpq of which our own client takes the values that say what it does anyway."""
 GAUSSDB_KEYS: Final = GAUSSDB_TEXTS | GAUSSDB_NUMBERS.keys() | GAUSSDB_HARMLESS.keys()
 """Keys that a connection string may have for our own client of GaussDB."""
+_NUMBERS: Final = frozenset(GAUSSDB_NUMBERS)
+_WORDS: Final[Mapping[str, Sequence[str]]] = {
+    "sslmode": ("disable", "allow", "prefer", "require", "verify-ca", "verify-full"),
+    "ssl_min_protocol_version": ("TLSv1", "TLSv1.1", "TLSv1.2", "TLSv1.3"),
+    "ssl_max_protocol_version": ("TLSv1", "TLSv1.1", "TLSv1.2", "TLSv1.3"),
+    "gssencmode": ("disable", "prefer", "require"),
+    "channel_binding": ("disable", "prefer", "require"),
+    "sslnegotiation": ("postgres", "direct"),
+    "sslcertmode": ("disable", "allow", "require"),
+    "load_balance_hosts": ("disable", "random"),
+    "target_session_attrs": (
+        "any",
+        "read-write",
+        "read-only",
+        "primary",
+        "standby",
+        "prefer-standby",
+    ),
+}
+"""Words that a key of libpq takes."""
 CREDENTIAL: Final = "password"
 _MAX_PASSWORD_BYTES: Final = 4096
 
@@ -168,12 +188,31 @@ def dsn_problems(dsn: str, is_private_file: bool, is_insecure_allowed: bool) -> 
             yield f"must not set {key}: the daemon sets it"
     if "password" in parameters and not is_private_file:
         yield "holds a password in a file that others can read; use password-file, or chmod 0600"
+    wrong = dict(_value_problems(parameters))
+    yield from wrong.values()
     mode = parameters.get("sslmode", _SAFE_MODE)
-    if mode != _SAFE_MODE and not is_local(parameters) and not is_insecure_allowed:
+    is_weak = mode != _SAFE_MODE and "sslmode" not in wrong
+    if is_weak and not is_local(parameters) and not is_insecure_allowed:
         yield (
             "asks for less than sslmode=verify-full, so the stream could be read or forged on "
             "its way; set allow-insecure: true to accept that"
         )
+
+
+def _value_problems(parameters: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Find values that no client takes, by key; a value itself is not repeated: it may be a secret."""
+    for port in parameters.get("port", "").split(","):
+        if port and not (port.isascii() and port.isdigit() and 0 < int(port[:6]) < 65536):
+            yield "port", "port is not a number from 1 to 65535"
+    for key in _NUMBERS & parameters.keys():
+        digits = parameters[key].removeprefix("-")
+        if not (digits.isascii() and digits.isdigit() and len(digits) < 10):
+            yield key, f"{key} is not a whole number"
+    for key in _WORDS.keys() & parameters.keys():
+        if parameters[key] and parameters[key] not in _WORDS[key]:
+            near = difflib.get_close_matches(parameters[key].replace("_", "-"), _WORDS[key], 1)
+            meant = f"; did you mean {near[0]}?" if near else ""
+            yield key, f"{key} must be one of {', '.join(_WORDS[key])}{meant}"
 
 
 def gaussdb_dsn_problems(dsn: str) -> Iterator[str]:

@@ -36,6 +36,10 @@ from gaussdecode.settings.yamlfile import Entry, Section, YamlError, parse
 
 _LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 _LEAST_MEMBERS: Final = 2
+_OF_THE_SYSTEM: Final = re.compile(
+    "/|/(bin|boot|dev|etc|home|lib|lib64|proc|root|run|sbin|sys|tmp|usr|var)|/(dev|proc|sys)/.*"
+    "|/usr/(bin|lib|local|share)|/var/(cache|lib|log|spool|tmp)"
+)
 _MEMBER_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,63}")
 _ONE_EACH: Final = "has no use with sources: each of them has a reader of its own, always"
 _SECRET_KEYS: Final = frozenset({"password", "passwd", "pgpassword", "secret"})
@@ -315,7 +319,9 @@ class _Reader:
             if key.replace("-", "").replace("_", "").lower() in _SECRET_KEYS:
                 hint = "passwords are not allowed here; use source.password-file"
             else:
-                close = difflib.get_close_matches(key.replace("_", "-"), known, 1)
+                words = key.replace("_", "-")
+                close = [of for of in known if set(of.split("-")) == set(words.split("-"))]
+                close += difflib.get_close_matches(words, known, 1)
                 hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(known)}"
             self.problems.append((entry.line, f"{prefix}{key}: unknown key; {hint}"))
 
@@ -337,6 +343,10 @@ class _Reader:
                 value = {key: of.value for key, of in value.items()} if is_wanted else "{...}"
             return value_type.read(value)
         except ValueError as error:
+            if entry.value is None:
+                text = f"{path}: has no value; allowed: {value_type.allowed}"
+                self.problems.append((entry.line, text))
+                return None
             self.problems.append((entry.line, f"{path}: {error}"))
             return None
 
@@ -360,7 +370,7 @@ class _Reader:
             if key not in section and not is_required:
                 continue
             before = len(self.problems)
-            if setting.is_secret and not isinstance(section[key].value, str):
+            if setting.is_secret and not isinstance(section[key].value, str | None):
                 self.problems.append((section[key].line, f"{name}.{key}: is not a text"))
                 continue
             value = self._value(section, f"{name}.", key, setting.type, is_required=is_required)
@@ -431,6 +441,13 @@ class _Reader:
         at = _lines(self._sub(tree, "landing"))
         defaults = {f.name: f.default for f in dataclasses.fields(LandingConfig)}
         values = {**defaults, **fields}
+        root = os.path.normpath(f"/{str(fields.get('root', '/landing')).lstrip('/')}")
+        if _OF_THE_SYSTEM.fullmatch(root):
+            reason = (
+                "is a directory of the system; name one that holds nothing else, such as "
+                "/var/lib/gaussdecode/orders"
+            )
+            self.problems.append((at("root"), f"landing.root: {root} {reason}"))
         if values["row_group_bytes"] > values["memory_bytes"]:
             self.problems.append(
                 (at("row-group-bytes"), "landing.row-group-bytes: above landing.memory-bytes")

@@ -16,6 +16,7 @@ from gaussdecode.settings.types import (
     MIB,
     Boolean,
     Choice,
+    CsnAndLsn,
     Integer,
     Text,
 )
@@ -87,6 +88,7 @@ _ADVANCE: Final = (
     "anywhere in the instance move an idle slot"
 )
 _DATA_LIMIT: Final = "peek and get end after the transaction that reaches it; a landing never ends"
+_PEEK_ONLY: Final = "passed on by peek, for a slot in CSN order; a landing has an ordinary slot, for which it is not passed on"
 _START: Final = (
     "the reader drops them in parallel decoding, where BEGIN has the CSN, with any output-order"
 )
@@ -100,9 +102,6 @@ _TABLE_PART: Final = r"(?:\*|[^.,\s'\"*]+)\.(?:\*|[^,\s'\"*]+)"
 WHITE_TABLE_LIST: Final = Text(
     rf"(?:{_TABLE_PART}(?:,{_TABLE_PART})*)?",
     "schema.table separated by commas, * for a whole schema or table name, no spaces or quotes",
-)
-_START_POSITION: Final = Text(
-    r"([0-9]{1,20}/[0-9]{1,20})?", "two whole numbers joined by a slash, CSN/LSN"
 )
 
 
@@ -439,7 +438,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         default=1,
         meaning="Number of receivers of distributed decoding.",
         postgresql=_refused(_ONE_SERVER),
-        gaussdb=_server(),
+        gaussdb=_server(_PEEK_ONLY),
         opengauss=_refused(_ONE_NODE),
     ),
     Option(
@@ -449,13 +448,13 @@ OPTIONS: Final[tuple[Option, ...]] = (
         default=-1,
         meaning="Number of the shard that a data node holds; -1 for none.",
         postgresql=_refused(_ONE_SERVER),
-        gaussdb=_server(),
+        gaussdb=_server(_PEEK_ONLY),
         opengauss=_refused(_ONE_NODE),
     ),
     Option(
         name="start-position",
         section=Section.DISTRIBUTED,
-        type=_START_POSITION,
+        type=CsnAndLsn(),
         default="",
         meaning="Transactions before this CSN, and changes of it before this LSN, are left out.",
         postgresql=_refused("PostgreSQL's WAL holds no commit sequence number", ""),

@@ -22,6 +22,7 @@ _DURATION_UNITS: Final = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": HOUR, "d": DA
 _QUANTITY: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([A-Za-z]+)")
 _ECHO_CHARACTERS: Final = 60  # of a refused value; arbitrary
 MAX_INT32: Final = 2**31 - 1
+MAX_UINT64: Final = 2**64 - 1
 
 
 class ValueType(Protocol):
@@ -267,7 +268,9 @@ class Choice:
         return ", ".join(self.words)
 
     def read(self, value: object) -> str:
-        """Accept one of the words, as they are spelled."""
+        """Accept one of the words, as they are spelled; YAML reads a bare on or off as a boolean."""
+        if isinstance(value, bool):
+            value = ("off", "on")[value]
         if not isinstance(value, str) or value not in self.words:
             raise refuse(value, "is unknown", self.allowed)
         return value
@@ -304,6 +307,32 @@ class Text:
             if not self.is_echoed:
                 raise ValueError(f"has the wrong form; allowed: {self.allowed}")
             raise refuse(value, "has the wrong form", self.allowed)
+        return value
+
+    def show(self, value: object) -> str:
+        """Spell the text; nothing is the empty text."""
+        return str(value) or '""'
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CsnAndLsn:
+    """Two whole numbers of 64 bits, ``CSN/LSN``, or nothing."""
+
+    @property
+    def allowed(self) -> str:
+        """The shape in words."""
+        return f"two whole numbers up to {MAX_UINT64} joined by a slash, CSN/LSN"
+
+    def read(self, value: object) -> str:
+        """Accept a text only."""
+        if not isinstance(value, str):
+            raise refuse(value, "is not a text; put it in quotes", self.allowed)
+        numbers = value.split("/") if value else ["0", "0"]
+        is_number = [text.isascii() and text.isdigit() and len(text) <= 20 for text in numbers]
+        if is_number != [True, True]:
+            raise refuse(value, "has the wrong form", self.allowed)
+        if max(map(int, numbers)) > MAX_UINT64:
+            raise refuse(value, "is out of range", self.allowed)
         return value
 
     def show(self, value: object) -> str:

@@ -15,6 +15,7 @@ import yaml
 MAX_BYTES: Final = 1_000_000
 _MAX_DEPTH: Final = 8  # a configuration is three deep; arbitrary
 
+_OCTAL: Final = re.compile(r"[-+]?0[0-7_]+")
 _SIGN: Final = re.compile(r"'([^\w\s]|<[a-z ]+>)'")
 
 
@@ -71,6 +72,10 @@ def parse(text: str) -> Section:
         mark = error.problem_mark or error.context_mark
         line = 0 if mark is None else mark.line + 1
         raise YamlError([(line, _unparsed(text, line, error.problem))]) from None
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        code = ord(text[error.position])
+        raise YamlError([(line, f"holds the control character U+{code:04X}; remove it")]) from None
     except yaml.YAMLError as error:
         raise YamlError([(0, f"not YAML: {type(error).__name__}")]) from None
     if root is None:
@@ -132,6 +137,12 @@ def _value(node: yaml.Node, path: str, problems: list[Problem]) -> object:
         return _section(node, path, problems)
     if isinstance(node, yaml.SequenceNode):
         return [_value(item, path, problems) for item in node.value]
+    if node.tag.endswith(":int") and _OCTAL.fullmatch(node.value):
+        line = node.start_mark.line + 1
+        reason = (
+            "a number that begins with 0 is octal in YAML; write it without the 0, or in quotes"
+        )
+        problems.append((line, f"{path.rstrip('.')}: {reason}"))
     return _scalar(node)
 
 

@@ -139,7 +139,11 @@ _LOCAL: Final[tuple[tuple[re.Pattern[str], Verdict], ...]] = tuple(
         ("invalid .*(connection option|sslmode value|port number)", _refuse("correct the dsn")),
         (
             "certificate verify failed",
-            _not_let_in("the server's certificate is not signed by sslrootcert"),
+            _not_let_in(
+                "the server's certificate is not signed by sslrootcert, or this machine's clock is outside its "
+                "validity: compare `date -u` with `openssl s_client -starttls postgres -connect HOST:PORT "
+                "</dev/null | openssl x509 -noout -dates`"
+            ),
         ),
         (
             "does not match host name",

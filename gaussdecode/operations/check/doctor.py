@@ -18,6 +18,7 @@ from gaussdecode.daemon.status.states import wraparound
 from gaussdecode.host.access import group_name, user_name
 from gaussdecode.land.disk import Disk
 from gaussdecode.land.files import Files
+from gaussdecode.land.names import LAYOUT
 from gaussdecode.land.snapshots import SnapshotStore
 from gaussdecode.land.space import Reserve, SpaceWait
 from gaussdecode.model.sqlnames import quoted_name
@@ -35,6 +36,7 @@ from gaussdecode.source.slot import ServerState
 
 _CONNECTIONS: Final = 4  # reader, catalogue, guard, and one of a command
 _SNAPSHOT_CONNECTIONS: Final = 4  # catalogue, view, and two readers, beside its workers
+LEAST_TIMEOUT_MS: Final = 10_000  # a shorter one ends streams for a short pause; arbitrary
 NAMED_TABLES: Final = 3  # of those that one finding is about; arbitrary
 _CLOCK_SECONDS: Final = 5.0  # arbitrary: times of publications and commits are compared by people
 _OLD_SECONDS: Final = 3600.0  # arbitrary
@@ -267,7 +269,7 @@ def _retention(inputs: CheckInput) -> Iterator[Finding]:
             "ALTER SYSTEM SET idle_replication_slot_timeout = 0; SELECT pg_reload_conf();",
         )
     timeout = inputs.server.sender_timeout_ms
-    if 0 < timeout < 10_000:
+    if 0 < timeout < LEAST_TIMEOUT_MS and inputs.config.decoding.sender_timeout is None:
         yield Finding(
             f"wal_sender_timeout is {timeout} ms",
             "a short pause of the network ends the stream",
@@ -458,7 +460,15 @@ def examine_landing(config: Config) -> list[Finding]:
     except PermissionError:
         return []  # a problem of the plan's already
     found = list(_room(config, place))
-    if root.exists() and root.stat().st_mode & stat.S_IRWXO:
+    if root.exists() and _is_of_others(root):
+        found.append(
+            Finding(
+                f"{root} holds other files, and no landing",
+                "a landing needs a directory of its own",
+                "another directory for landing.root",
+            )
+        )
+    elif root.exists() and root.stat().st_mode & stat.S_IRWXO:
         found.append(
             Finding(
                 f"{root} is open to everybody",
@@ -473,6 +483,13 @@ def examine_landing(config: Config) -> list[Finding]:
     if place == root and os.access(root, os.R_OK):
         found += _requests(root)
     return found
+
+
+def _is_of_others(root: Path) -> bool:
+    """Whether a directory has files, and none of them is a landing's; False if it may not be read."""
+    if not os.access(root, os.R_OK | os.X_OK) or (root / LAYOUT).exists():
+        return False
+    return any(entry.name != "lost+found" for entry in os.scandir(root))
 
 
 def _requests(root: Path) -> Iterator[Finding]:

@@ -11,6 +11,7 @@ from typing import Final
 from gaussdecode.model.sqlnames import quoted_name
 from gaussdecode.model.words import counted
 from gaussdecode.operations.check.doctor import (
+    LEAST_TIMEOUT_MS,
     NAMED_TABLES,
     Finding,
     clock_finding,
@@ -26,7 +27,6 @@ from gaussdecode.source.gaussdb.inspection import GaussInspection
 from gaussdecode.source.gaussdb.server import DDL_ADVICE, GaussServerState
 from gaussdecode.source.relations import white_list
 
-_MIN_TIMEOUT_MS: Final = 10_000
 _RETAINED_BYTES: Final = 16 << 30  # arbitrary: a thousand files of 16 MB
 _MOST_STREAMS: Final = 20  # of the server, with more than one decoder
 _KNOWN: Final = ("openGauss", "GaussDB")
@@ -183,7 +183,7 @@ def _failover(inputs: GaussPatient) -> Iterator[Finding]:
 
 def _timeout(inputs: GaussPatient) -> Iterator[Finding]:
     timeout = inputs.server.sender_timeout_ms
-    if 0 < timeout < _MIN_TIMEOUT_MS:
+    if 0 < timeout < LEAST_TIMEOUT_MS:
         yield Finding(
             f"logical_sender_timeout is {timeout} ms",
             "a short pause of the network ends the stream",

@@ -6,7 +6,7 @@ so that all are shown at once.
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from gaussdecode.daemon.position import landing_position
@@ -20,9 +20,10 @@ from gaussdecode.land.space import SpaceWait
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.title import table_title
 from gaussdecode.model.types import ColumnType, Kind, column_type
+from gaussdecode.operations.check.doctor import LEAST_TIMEOUT_MS
 from gaussdecode.operations.owner import landing_owner
 from gaussdecode.protocol.gaussdb.profile import VersionProfile
-from gaussdecode.settings.rules import OPTIONS, Doer, Option, Section, ServerProfile
+from gaussdecode.settings.rules import OPTIONS, Doer, Option, Section, ServerProfile, SourceKind
 from gaussdecode.settings.sections import Config
 from gaussdecode.source.coverage import Coverage, compare
 from gaussdecode.source.postgresql.connection import Connection
@@ -32,6 +33,7 @@ from gaussdecode.source.slot import LandingPosition, ServerState
 from gaussdecode.source.start import check_start, primary_problem, publication_problem, warnings
 from gaussdecode.wire.encoding import find_encoding, spelled_name
 
+_LEAST_KEPT: Final = 1 << 20  # bytes; arbitrary: the result of one batch
 _FIRST_USER_OID: Final = 10000  # types from here on come with a Type message
 _ARROW: Final = {
     Kind.BOOL: "bool",
@@ -263,6 +265,31 @@ def fidelity(held: ColumnType, type_name: str) -> str:
     if held.kind is Kind.STRING and type_name not in _TEXTS:
         return "the server's text"
     return _FIDELITY.get(held.kind, "exact")
+
+
+def doubtful_values(config: Config) -> Iterator[str]:
+    """Name values that are allowed, and do not do what somebody may expect."""
+    decoding = config.decoding
+    timeout = decoding.sender_timeout
+    if timeout is not None and 0 < timeout < LEAST_TIMEOUT_MS:
+        yield (
+            f"decoding.sender-timeout: {timeout} ms is too short: a pause of the network or a large transaction "
+            f"ends the stream; use {LEAST_TIMEOUT_MS} or more, or leave it out for the server's value"
+        )
+    if config.source.receiver_timeout * 1000 < LEAST_TIMEOUT_MS:
+        yield (
+            "source.receiver-timeout: is too short: a pause of the network or of the server ends the connection; "
+            f"use {LEAST_TIMEOUT_MS // 1000}s or more"
+        )
+    if decoding.kept_buffer_bytes < _LEAST_KEPT:
+        yield (
+            f"decoding.change-log-max-len ({decoding.change_log_max_len}) times max-decode-to-sender-cache-num "
+            f"({decoding.max_decode_to_sender_cache_num}) is {decoding.kept_buffer_bytes} bytes: a decoder frees and makes "
+            f"its buffer anew for almost every batch; use {_LEAST_KEPT} or more"
+        )
+    if config.source.kind is SourceKind.GAUSSDB:
+        for name in {"logical-receiver-num", "slice-id"} & decoding.given.keys():
+            yield f"decoding.{name}: has an effect on peek only, not on a landing"
 
 
 def option_row(

@@ -24,6 +24,10 @@ from gaussdecode.source.gaussdb.stream import GaussStream
 
 _WAIT_SECONDS: Final = 0.2
 _BATCH_BYTES: Final = 1 << 20  # of sending-batch 1
+_AS_SENT: Final = (
+    "decoding.output-order: 1 has no effect here: openGauss sends in the order of commit records, and this is "
+    "printed as it is sent; the daemon lands in the order of CSNs"
+)
 _QUIET_SIGNS: Final = 2  # of life in a row, without data in between: nothing more is on its way
 
 
@@ -75,6 +79,8 @@ def print_gaussdb(
         options = server_options(
             StreamRequest.of(config), pair.state.profile, is_landing=is_confirming
         )
+        if config.decoding.output_order and "output-order" not in options:
+            print(f"gaussdecode: {config.path.name}: {_AS_SENT}", file=sys.stderr)
         target = None if is_following else pair.state.wal_end
         pair.sql.close()
         pair.stream.hear_warnings()

@@ -54,7 +54,9 @@ def print_postgresql(
             only_local=config.decoding.only_local,
         )
         start_stream(connection, config.slot, Lsn(0), options)
-        chosen = config.decoding.decode_style if config.decoding.is_parallel else "t"
+        decoding = config.decoding
+        is_styled = decoding.is_parallel or "decode-style" in decoding.given
+        chosen = decoding.decode_style if is_styled else "t"
         styler = Styler(style or chosen, config.decoding)
         output = Output(
             dataclasses.replace(limits, upto=None),  # BEGIN says where it commits: see `end`

@@ -38,7 +38,7 @@ _ALWAYS_PARALLEL: Final = frozenset({"decode-style", "sending-batch"})
 _PARALLEL_ONLY: Final = frozenset({"change-log-max-len", "max-decode-to-sender-cache-num"})
 # By CSN the daemon puts transactions in their order itself: what a server sends in that order has no
 # position up to which it could be confirmed.
-_NOT_OF_A_LANDING: Final = frozenset({"output-order", "slice-id"})
+_NOT_OF_A_LANDING: Final = frozenset({"output-order", "slice-id", "logical-receiver-num"})
 _MAX_LIST_BYTES: Final = 500  # of the 1023 that a command may have
 _ALL: Final = "*"
 _SERIAL_STYLES: Final = {SQL_DECODING: StreamStyle.SQL}

@@ -5,6 +5,7 @@ yet. Every failure is a `SourceError` that names the endpoint, or a `LoginRefuse
 when TLS did not prove what it must.
 """
 
+import datetime
 import os
 import socket
 import ssl
@@ -24,6 +25,7 @@ _IN_PLAIN: Final = (
     "TLS failed: the answer is in plain text. A server that refuses a connection does that; its log says why "
     "(too many connections, a start or a stop, pg_hba.conf)"
 )
+_WRONG_TIME: Final = (9, 10)  # X509_V_ERR_CERT_NOT_YET_VALID, X509_V_ERR_CERT_HAS_EXPIRED
 _WRONG_NAME: Final = (62, 64)  # X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADDRESS_MISMATCH
 
 
@@ -122,9 +124,12 @@ def _failure(error: OSError, endpoint: Endpoint) -> SourceError:
             return LoginRefusedError(
                 f"connecting: {endpoint}: the certificate is for another host; check host="
             )
+        advice = "see sslrootcert"
+        if error.verify_code in _WRONG_TIME:
+            now = datetime.datetime.now(datetime.UTC)
+            advice = f"this machine's clock says {now:%Y-%m-%d %H:%M} UTC: set it, or renew the certificate"
         return LoginRefusedError(
-            f"connecting: {endpoint}: the server's certificate is not valid ({error.verify_message}); "
-            "see sslrootcert"
+            f"connecting: {endpoint}: the server's certificate is not valid ({error.verify_message}); {advice}"
         )
     return broken(Phase.CONNECT, f"{endpoint}: {reason_of(error)}")
 
