@@ -72,6 +72,9 @@ _LASTED_SECONDS: Final = 60.0  # arbitrary: a session this long was a good one
 _START_SECONDS: Final = 600.0  # recovery may read every byte of one entry
 _EXTEND_SECONDS: Final = 30.0  # between two words to systemd that the start goes on
 _LOGIN_FACTOR: Final = 5.0  # longer waits where the log-in is refused; arbitrary
+_COMMAND_SECONDS: Final = (
+    10.0  # between two looks at what source.password-command prints; arbitrary
+)
 _LOGIN_CHANGED: Final = (
     "tried again at once when the password file or a file of the certificate has changed; a systemd "
     "credential is read at the start of the unit only: restart it after a change"
@@ -471,9 +474,24 @@ class Supervisor:
         )
         if guard is not None:
             guard.login_refusal = reason
-        self._pass_time(wait, lambda: self._credentials() != shown)
+        self._pass_time(wait, self._change_of(shown))
         if guard is not None:
             guard.login_refusal = None
+
+    def _change_of(self, shown: Sequence[tuple[object, ...]]) -> Callable[[], bool]:
+        """Whether a log-in would show something else now; a command is not run at each tick for it."""
+        looks = _COMMAND_SECONDS if self._config.source.password_command else 0.0
+        look_at = time.monotonic() + looks
+
+        def has_changed() -> bool:
+            nonlocal look_at
+            if time.monotonic() < look_at:
+                return False
+            changed = self._credentials() != shown
+            look_at = time.monotonic() + looks
+            return changed
+
+        return has_changed
 
     def _credentials(self) -> list[tuple[object, ...]]:
         """What the log-in at each server shows."""

@@ -7,6 +7,7 @@ string.
 import difflib
 import re
 import stat
+import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -17,6 +18,7 @@ from psycopg.pq import Conninfo
 
 from gaussdecode.errors import ConfigError
 from gaussdecode.host.access import is_there, refused
+from gaussdecode.model.words import printable
 
 _OURS: Final = ("replication", "options", "client_encoding")
 _SERVICE: Final = "service"
@@ -85,6 +87,8 @@ _WORDS: Final[Mapping[str, Sequence[str]]] = {
 """Words that a key of libpq takes."""
 CREDENTIAL: Final = "password"
 _MAX_PASSWORD_BYTES: Final = 4096
+_MAX_SAID_BYTES: Final = 500  # of what a failed command said
+_COMMAND_SECONDS: Final = 10.0
 
 
 def _parameters(dsn: str) -> dict[str, str]:
@@ -232,22 +236,27 @@ def gaussdb_dsn_problems(dsn: str) -> Iterator[str]:
         yield f"sets {key}, which has no use with kind gaussdb"
 
 
-def read_password(password_file: Path | None, credentials: str | None) -> str | None:
+def read_password(
+    password_file: Path | None, credentials: str | None, command: Sequence[str] = ()
+) -> str | None:
     """Read the password, from the service's credentials if there are any.
 
     Args:
         password_file: path as configured.
+        command: program and arguments that print it, as configured.
         credentials: the value of ``$CREDENTIALS_DIRECTORY``, or None.
 
     Returns:
         The first line, or None when no password is configured.
 
     Raises:
-        ConfigError: the file cannot be read, is readable by others, or is empty.
+        ConfigError: the file cannot be read, is readable by others, or is empty; or the command failed.
     """
     credential = Path(credentials, CREDENTIAL) if credentials else None
     if credential is not None and is_there(credential):
         return _first_line(credential)
+    if command:
+        return _printed(command)
     if password_file is None:
         return None
     try:
@@ -259,6 +268,41 @@ def read_password(password_file: Path | None, credentials: str | None) -> str | 
     if status.st_mode & (stat.S_IRWXO | stat.S_IWGRP):
         raise ConfigError(f"source.password-file: {password_file} is open to others; chmod 0600")
     return _first_line(password_file)
+
+
+def _printed(command: Sequence[str]) -> str:
+    """Run a command and take the password from its output, which no message repeats."""
+    key = f"source.password-command: {command[0]}"
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_COMMAND_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise ConfigError(f"{key}: has not ended after {_COMMAND_SECONDS:.0f} seconds") from None
+    except PermissionError as error:
+        raise refused(command[0], error) from None
+    except OSError as error:
+        raise ConfigError(f"{key}: {error.strerror}") from None
+    if done.returncode != 0:
+        said = printable(" ".join(done.stderr[-_MAX_SAID_BYTES:].decode(errors="replace").split()))
+        how = f"status {done.returncode}" if done.returncode > 0 else f"signal {-done.returncode}"
+        raise ConfigError(f"{key}: ended with {how}: {said or 'it said nothing'}")
+    try:
+        password = done.stdout.decode().removesuffix("\n").removesuffix("\r")
+    except UnicodeDecodeError:
+        raise ConfigError(f"{key}: printed what is not UTF-8") from None
+    if (
+        not password
+        or len(done.stdout) > _MAX_PASSWORD_BYTES
+        or "\0" in password
+        or "\n" in password
+    ):
+        raise ConfigError(f"{key}: printed no password, or more than one line")
+    return password
 
 
 def _first_line(path: Path) -> str:

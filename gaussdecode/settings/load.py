@@ -17,7 +17,7 @@ from typing import Any, Final
 from gaussdecode.errors import ConfigError
 from gaussdecode.host.access import refused
 from gaussdecode.settings import rules as options
-from gaussdecode.settings.dsn import dsn_problems, gaussdb_dsn_problems
+from gaussdecode.settings.dsn import dsn_problems, gaussdb_dsn_problems, parameters_of
 from gaussdecode.settings.landing_sections import LandingConfig, MirrorConfig, SnapshotConfig
 from gaussdecode.settings.rules import Doer, SourceKind
 from gaussdecode.settings.sections import Config, GuardConfig, MonitoringConfig, RingConfig
@@ -32,7 +32,7 @@ from gaussdecode.settings.source_sections import (
     SourceConfig,
 )
 from gaussdecode.settings.types import Patterns, Setting, ValueType
-from gaussdecode.settings.yamlfile import Entry, Section, YamlError, parse
+from gaussdecode.settings.yamlfile import Entry, Section, YamlError, parse, plain_scalar
 
 _LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 _LEAST_MEMBERS: Final = 2
@@ -40,6 +40,7 @@ _OF_THE_SYSTEM: Final = re.compile(
     "/|/(bin|boot|dev|etc|home|lib|lib64|proc|root|run|sbin|sys|tmp|usr|var)|/(dev|proc|sys)/.*"
     "|/usr/(bin|lib|local|share)|/var/(cache|lib|log|spool|tmp)"
 )
+_VARIABLE: Final = re.compile(r"\$?\$\{(?:([A-Za-z_][A-Za-z0-9_]*)\}|[^}]*\}?)")
 _MEMBER_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,63}")
 _ONE_EACH: Final = "has no use with sources: each of them has a reader of its own, always"
 _SECRET_KEYS: Final = frozenset({"password", "passwd", "pgpassword", "secret"})
@@ -55,6 +56,7 @@ _UNUSED: Final = {
     SourceKind.CAPTURE: (
         "dsn",
         "password-file",
+        "password-command",
         "publication",
         "streaming",
         "two-phase",
@@ -160,6 +162,7 @@ class _Reader:
         except YamlError as error:
             self.problems.extend(error.problems)
             return None
+        tree = self._expanded(tree, "")
         self._refuse_unknown(tree, "", _TOP_KEYS)
         fields = {name: self._fields(tree, name, cls) for name, cls in SECTIONS.items()}
         kind = fields["source"].get("kind")
@@ -199,6 +202,40 @@ class _Reader:
             self.problems.append((at, f"landing.on-suspect: snapshot: {config.snapshot_refusal}"))
             return None
         return config
+
+    def _expanded(self, section: Section, path: str) -> Section:
+        """Put variables of the environment, ``${NAME}``, into the values of a section."""
+        found: dict[str, Entry] = {}
+        for key, entry in section.items():
+            if _VARIABLE.search(key):
+                self.problems.append((entry.line, f"{path}{key}: a key cannot hold a variable"))
+                continue
+            value = self._with_variables(entry, f"{path}{key}", entry.value)
+            written = entry.value if isinstance(entry.value, str) and value != entry.value else None
+            found[key] = Entry(entry.line, value, written)
+        return found
+
+    def _with_variables(self, entry: Entry, path: str, value: object) -> object:
+        if isinstance(value, dict):
+            return self._expanded(value, f"{path}.")
+        if isinstance(value, list):
+            return [self._with_variables(entry, path, item) for item in value]
+        if not isinstance(value, str) or "${" not in value:
+            return value
+
+        def replaced(match: re.Match[str]) -> str:
+            name = match[1]
+            if match[0].startswith("$$"):
+                return match[0][1:]
+            if name is None:
+                text = "${ begins a variable, ${NAME} of letters, digits and _; write $${ for ${ itself"
+                self.problems.append((entry.line, f"{path}: {text}"))
+            elif name not in os.environ:
+                text = f"variable {name} of the environment is not set; set it, or write $${{ for ${{ itself"
+                self.problems.append((entry.line, f"{path}: {text}"))
+            return os.environ.get(name or "", "")
+
+        return _VARIABLE.sub(replaced, value)
 
     # ---- several sources -------------------------------------------------------------
 
@@ -284,7 +321,9 @@ class _Reader:
         seen: dict[tuple[str, str], str] = {}
         for name, member in members.items():
             at = _lines(self._sub(section, name))
-            texts = list(dsn_problems(member.dsn, is_private, is_insecure))
+            dsn = self._sub(section, name)["dsn"]
+            is_hidden = is_private or not _holds_password(dsn)
+            texts = list(dsn_problems(member.dsn, is_hidden, is_insecure))
             if kind is SourceKind.GAUSSDB:
                 texts += gaussdb_dsn_problems(member.dsn)
             elif member.slice_id is not None:
@@ -317,7 +356,7 @@ class _Reader:
             if key in known:
                 continue
             if key.replace("-", "").replace("_", "").lower() in _SECRET_KEYS:
-                hint = "passwords are not allowed here; use source.password-file"
+                hint = "passwords are not allowed here; use source.password-file or source.password-command"
             else:
                 words = key.replace("_", "-")
                 close = [of for of in known if set(of.split("-")) == set(words.split("-"))]
@@ -343,6 +382,9 @@ class _Reader:
                 value = {key: of.value for key, of in value.items()} if is_wanted else "{...}"
             return value_type.read(value)
         except ValueError as error:
+            plain = None if entry.written is None else plain_scalar(str(entry.value))
+            if plain is not None and not isinstance(plain, str):  # as ${PORT} has a number
+                return self._checked(Entry(entry.line, plain), path, value_type)
             if entry.value is None:
                 text = f"{path}: has no value; allowed: {value_type.allowed}"
                 self.problems.append((entry.line, text))
@@ -408,10 +450,17 @@ class _Reader:
             if key in section:
                 self.problems.append((at(key), f"source.{key}: has no use with kind {kind}"))
         if "dsn" in fields and kind is not SourceKind.CAPTURE:
-            is_private = _is_private(self.path)
+            is_private = _is_private(self.path) or not _holds_password(section["dsn"])
             is_insecure_allowed = bool(fields.get("allow_insecure"))
             for text in dsn_problems(fields["dsn"], is_private, is_insecure_allowed):
                 self.problems.append((at("dsn"), f"source.dsn: {text}"))
+        command = fields.get("password_command", ())
+        if command and not command[0].startswith("/"):
+            reason = "the program is not an absolute path"
+            self.problems.append((at("password-command"), f"source.password-command: {reason}"))
+        if command and "password_file" in fields:
+            reason = "is not possible together with source.password-file; leave one out"
+            self.problems.append((at("password-command"), f"source.password-command: {reason}"))
         if fields.get("retry_first", 1.0) > fields.get("retry_max", 60.0):
             self.problems.append((at("retry-first"), "source.retry-first: above source.retry-max"))
 
@@ -503,6 +552,16 @@ class _Reader:
 
 def _lines(section: Section) -> Callable[[str], int]:
     return lambda key: section[key].line if key in section else 0
+
+
+def _holds_password(dsn: Entry) -> bool:
+    """Whether a connection string has its password in the file itself, not in a variable."""
+    if dsn.written is None:
+        return True
+    try:
+        return bool(parameters_of(_VARIABLE.sub("", dsn.written)).get("password"))
+    except ConfigError:
+        return True
 
 
 def _is_private(path: Path) -> bool:

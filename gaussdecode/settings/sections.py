@@ -228,6 +228,9 @@ class Config:
                     dsn=member.dsn,
                     ha_port=member.ha_port or self.source.ha_port,
                     password_file=member.password_file or self.source.password_file,
+                    password_command=()
+                    if member.password_file is not None
+                    else self.source.password_command,
                 ),
                 decoding=dataclasses.replace(
                     self.decoding, given={**self.decoding.given, **slices}
@@ -294,13 +297,17 @@ class Config:
         )
 
     def password(self) -> str | None:
-        """Read the password from the service's credential or the password file.
+        """Read the password from the service's credential, the password file or the command.
 
         Raises:
-            ConfigError: the file cannot be used.
+            ConfigError: the file cannot be used, or the command failed.
         """
         try:
-            return read_password(self.source.password_file, os.environ.get("CREDENTIALS_DIRECTORY"))
+            return read_password(
+                self.source.password_file,
+                os.environ.get("CREDENTIALS_DIRECTORY"),
+                self.source.password_command,
+            )
         except AccessError:  # this process has given up the right to read it
             if self._kept is None:
                 raise

@@ -77,6 +77,15 @@ class SourceConfig:
             "`password` takes precedence.",
         ),
     )
+    password_command: tuple[str, ...] = dataclasses.field(
+        default=(),
+        metadata=setting(
+            TextList(Text(r"[^\0]+", "a text"), is_set=False),
+            "Program, by its absolute path, and its arguments. It prints the password on its first line. It "
+            "runs without a shell, for at most 10s, at each connection. Not with `password-file`; the "
+            "systemd credential `password` takes precedence.",
+        ),
+    )
     publication: tuple[str, ...] = dataclasses.field(
         default=(),
         metadata=setting(

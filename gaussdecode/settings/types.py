@@ -342,13 +342,15 @@ class CsnAndLsn:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TextList:
-    """A list of different texts of one shape, at least one.
+    """A list of texts of one shape, at least one.
 
     Attributes:
         item: the type of each.
+        is_set: they are all different.
     """
 
     item: Text
+    is_set: bool = True
 
     @property
     def allowed(self) -> str:
@@ -361,7 +363,7 @@ class TextList:
         if not isinstance(items, list) or not items:
             raise refuse(value, "is not a list with at least one item", self.allowed)
         texts = tuple(self.item.read(item) for item in items)
-        if len(set(texts)) != len(texts):
+        if self.is_set and len(set(texts)) != len(texts):
             raise refuse(", ".join(texts), "names one thing twice", self.allowed)
         return texts
 

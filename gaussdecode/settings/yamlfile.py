@@ -8,7 +8,7 @@ deep nesting. A complaint never repeats text of the file except keys: a value co
 import dataclasses
 import re
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 import yaml
 
@@ -26,10 +26,12 @@ class Entry:
     Attributes:
         line: line of its key, from 1.
         value: a scalar, a list of scalars, or a `Section`.
+        written: the text of the file, if variables of the environment were put into it.
     """
 
     line: int
     value: object
+    written: str | None = None
 
 
 Problem = tuple[int, str]
@@ -144,6 +146,15 @@ def _value(node: yaml.Node, path: str, problems: list[Problem]) -> object:
         )
         problems.append((line, f"{path.rstrip('.')}: {reason}"))
     return _scalar(node)
+
+
+def plain_scalar(text: str) -> object:
+    """The value that a text would have in a file, without quotes: a number, a boolean or a text."""
+    resolver: Any = yaml.SafeLoader("")  # Any: `resolve` has no types
+    tag: str = resolver.resolve(yaml.ScalarNode, text, (True, False))
+    if not tag.endswith((":int", ":float", ":bool")) or _OCTAL.fullmatch(text):
+        return text
+    return _scalar(yaml.ScalarNode(tag, text))
 
 
 def _scalar(node: yaml.Node) -> object:

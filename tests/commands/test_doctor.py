@@ -18,6 +18,7 @@ from gaussdecode.operations.check.doctor import (
     examine_memory,
     examine_server,
 )
+from gaussdecode.operations.check.plan import doubtful_values
 from gaussdecode.operations.unit import unit_memory_max, unit_of
 from gaussdecode.settings.landing_sections import SnapshotConfig
 from gaussdecode.settings.load import load
@@ -250,3 +251,34 @@ def test_the_limit_of_the_unit_is_asked_for(
     assert unit_memory_max(unit_of(Path("/etc/gaussdecode/orders.yaml"))) == 3 << 30
     assert unit_memory_max(unit_of(Path("free.yaml"))) is None
     assert unit_memory_max("gaussdecode@other.service") is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"sender_timeout": 1}, "decoding.sender-timeout: 1 ms is too short"),
+        (
+            {"change_log_max_len": 100},
+            "change-log-max-len (100) times max-decode-to-sender-cache-num",
+        ),
+        ({}, None),
+        ({"sender_timeout": 0}, None),
+    ],
+)
+def test_doubtful_values_get_a_word(
+    config: Config, changes: dict[str, object], told: str | None
+) -> None:
+    """They are allowed, and too small to be useful."""
+    decoding = dataclasses.replace(config.decoding, **changes)  # type: ignore[arg-type]  # ints
+    notes = list(doubtful_values(dataclasses.replace(config, decoding=decoding)))
+    assert len(notes) == (told is not None)
+    assert told is None or told in notes[0]
+
+
+def test_a_directory_of_others_is_no_landing(config: Config) -> None:
+    """Nobody is told to change its mode."""
+    config.landing.root.mkdir(mode=0o755)
+    (config.landing.root / "hosts").touch()
+    (finding,) = examine_landing(config)
+    assert "holds other files, and no landing" in finding.what
+    assert "chmod" not in finding.remedy

@@ -6,6 +6,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from gaussdecode.errors import ConfigError
+from gaussdecode.settings import dsn as dsn_module
 from gaussdecode.settings.dsn import (
     authority_problem,
     completed,
@@ -155,3 +156,68 @@ def test_description_shows_no_secret() -> None:
     """Only host, port, database and user are named."""
     text = describe(f"{GOOD} port=5433 password=hunter2 sslkey=/k sslpassword=hunter3")
     assert text == "host=db1 port=5433 dbname=shop user=gd"
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ("port=abc", "port is not a number from 1 to 65535"),
+        ("port=5432,70000", "port is not a number from 1 to 65535"),
+        ("connect_timeout=soon", "connect_timeout is not a whole number"),
+        ("keepalives=yes", "keepalives is not a whole number"),
+        ("sslmode=verify_full", "did you mean verify-full?"),
+        ("target_session_attrs=master", "target_session_attrs must be one of any, read-write"),
+        ("ssl_min_protocol_version=1.2", "ssl_min_protocol_version must be one of TLSv1"),
+    ],
+)
+def test_values_that_no_client_takes_are_named(more: str, told: str) -> None:
+    """By key, with what is allowed; no value is repeated, for it may be a secret."""
+    (problem,) = dsn_problems(f"{GOOD} {more}", is_private_file=True, is_insecure_allowed=False)
+    assert told in problem
+    assert "verify_full" not in problem
+
+
+def _program(directory: Path, body: str) -> tuple[str, ...]:
+    path = directory / "secret.sh"
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+    return (str(path), "an argument; with $signs")
+
+
+def test_a_command_prints_the_password(tmp_path: Path) -> None:
+    """Without a shell, each time anew; the credential of the service takes precedence."""
+    command = _program(tmp_path, "printf '%s\\n' \"$1\"")
+    assert read_password(None, None, command) == "an argument; with $signs"
+    secret(tmp_path, b"of the credential")
+    assert read_password(None, str(tmp_path), command) == "of the credential"
+    _program(tmp_path, "printf ' with spaces '")
+    assert read_password(None, None, command) == " with spaces "
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ("echo geheim; echo no lease >&2; exit 3", "ended with status 3: no lease"),
+        ("echo geheim; kill -9 $$", "ended with signal 9: it said nothing"),
+        ("echo geheim; echo more", "printed no password, or more than one line"),
+        ("true", "printed no password"),
+        ("printf '\\377geheim'", "printed what is not UTF-8"),
+        ("echo geheim; sleep 60", "has not ended after"),
+    ],
+)
+def test_commands_that_give_no_password(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, told: str
+) -> None:
+    """What it says on standard error is shown, and nothing that it printed."""
+    if "sleep" in body:
+        monkeypatch.setattr(dsn_module, "_COMMAND_SECONDS", 0.3)
+    with pytest.raises(ConfigError, match=told) as refused:
+        read_password(None, None, _program(tmp_path, body))
+    assert "geheim" not in str(refused.value)
+    assert "source.password-command: " in str(refused.value)
+
+
+def test_a_command_that_is_not_there() -> None:
+    """It is named with the key."""
+    with pytest.raises(ConfigError, match="password-command: /nowhere/x: No such file"):
+        read_password(None, None, ("/nowhere/x",))

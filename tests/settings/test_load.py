@@ -516,3 +516,121 @@ def test_mirrors_that_are_refused(tmp_path: Path, mirror: str, expected: str) ->
     found = problems(tmp_path, text)
     assert any(expected in line for line in found), found
     assert "s3cret" not in "".join(found)
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (("{root: /l}", "{root: /}"), "landing.root: / is a directory of the system"),
+        (("{root: /l}", "{root: /var/../etc/}"), "landing.root: /etc is a directory of the system"),
+        (("{root: /l}", "{root: //proc/x}"), "landing.root: /proc/x is a directory of the system"),
+        (
+            ("{root: /l}", "{root: /l, writer-lanes: 010}"),
+            "landing.writer-lanes: a number that begins with 0 is octal in YAML",
+        ),
+        (("slot: ", "slot: #"), "slot: has no value; allowed: 1 to 63 of"),
+        (
+            ("{root: /l}", "{root: /l}\ndecoding: {batch-sending: 1}"),
+            "decoding.batch-sending: unknown key; did you mean sending-batch?",
+        ),
+        (("slot: ", "slot: \x1b"), "1: holds the control character U+001B; remove it"),
+    ],
+)
+def test_values_that_run_could_not_use(
+    tmp_path: Path, change: tuple[str, str], expected: str
+) -> None:
+    """They are refused when the file is read, not when the daemon runs."""
+    found = problems(tmp_path, GOOD.replace(*change))
+    assert any(expected in line for line in found), found
+
+
+def test_a_bare_on_is_the_word(tmp_path: Path) -> None:
+    """YAML 1.1 reads it as true; the pages write it without quotes."""
+    for written, read in (("on", "on"), ("off", "off"), ("parallel", "parallel")):
+        text = GOOD.replace("publication:", f"streaming: {written}, publication:")
+        assert load(write(tmp_path, text)).source.streaming == read
+
+
+# ---- variables of the environment ----------------------------------------------------------
+
+DSN = "host=db dbname=d user=u"
+
+
+def test_variables_stand_for_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole values and parts of them, in lists too; $${ is a ${ of the file's own."""
+    for name, value in (("HOST", "db7"), ("LANES", "3"), ("NUMBER", "42"), ("ON", "false")):
+        monkeypatch.setenv(name, value)
+    text = (
+        "slot: a${NUMBER}\nsource: {kind: postgresql, dsn: 'host=${HOST} dbname=d$${x} user=u', "
+        "publication: ['${NUMBER}', p], messages: '${ON}'}\n"
+        "landing: {root: '/l/${HOST}', writer-lanes: '${LANES}'}\n"
+    )
+    config = load(write(tmp_path, text))
+    assert config.slot == "a42"
+    assert config.source.dsn == "host=db7 dbname=d${x} user=u"
+    assert config.source.publication == ("42", "p")
+    assert not config.source.messages
+    assert config.landing.root == Path("/l/db7")
+    assert config.landing.writer_lanes == 3
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (
+            ("host=db", "host=${NOT_SET_HERE}"),
+            "source.dsn: variable NOT_SET_HERE of the environment",
+        ),
+        ((DSN, f"'{DSN} port=${{}}'"), "source.dsn: ${ begins a variable"),
+        ((DSN, f"'{DSN} port=${{A-B}}'"), "source.dsn: ${ begins a variable"),
+        (("slot:", "'${HOME}':"), "${HOME}: a key cannot hold a variable"),
+        (("{root: /l}", "{'${HOME}': /l}"), "landing.${HOME}: a key cannot hold a variable"),
+    ],
+)
+def test_variables_that_are_refused(tmp_path: Path, change: tuple[str, str], expected: str) -> None:
+    """By key and name."""
+    text = GOOD.replace(*change)
+    assert text != GOOD
+    found = problems(tmp_path, text)
+    assert any(expected in line for line in found), found
+
+
+def test_a_secret_of_the_environment_is_not_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file may be read by others: the password is not in it."""
+    monkeypatch.setenv("SECRET", "geheim")
+    text = GOOD.replace(DSN, f"'{DSN} password=${{SECRET}}'")
+    path = write(tmp_path, text)
+    path.chmod(0o644)
+    config = load(path)
+    assert "geheim" in config.source.dsn
+    assert "geheim" not in repr(config)
+    monkeypatch.setenv("SECRET", "geheim nonsense")
+    found = problems(tmp_path, text)
+    assert any("is not a connection string" in line for line in found)
+    assert "geheim" not in "".join(found)
+    path.write_text(GOOD.replace(DSN, f"'{DSN} port=${{SECRET}} password=literal'"))
+    path.chmod(0o644)
+    monkeypatch.setenv("SECRET", "1")
+    with pytest.raises(ConfigError, match="password in a file that others can read"):
+        load(path)
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        (
+            "password-command: [vault, read]",
+            "source.password-command: the program is not an absolute",
+        ),
+        (
+            "password-command: [/bin/x], password-file: /p",
+            "source.password-command: is not possible together with source.password-file",
+        ),
+    ],
+)
+def test_password_commands_that_are_refused(tmp_path: Path, source: str, expected: str) -> None:
+    """Which program runs must not depend on PATH, and one secret has one place."""
+    found = problems(tmp_path, GOOD.replace("publication:", f"{source}, publication:"))
+    assert any(expected in line for line in found), found

@@ -261,3 +261,15 @@ def test_before_the_server_is_known_only_the_impossible_is_refused() -> None:
     assert not dict(refusals({"include-user": True, "include-originid": True}, kind))
     refused = dict(refusals({"enable-ddl-decoding": True}, kind))["enable-ddl-decoding"]
     assert refused.startswith("true is not possible on gaussdb: the format of DDL")
+
+
+@pytest.mark.parametrize(
+    "value", ["18446744073709551616/0", "0/99999999999999999999", "1", "1/2/3", "x/1"]
+)
+def test_a_start_position_has_64_bits(value: str) -> None:
+    """A larger one would end the daemon when it begins to stream."""
+    kind = BY_NAME["start-position"].type
+    with pytest.raises(ValueError, match="18446744073709551615"):
+        kind.read(value)
+    assert kind.read("18446744073709551615/18446744073709551615")
+    assert kind.read("") == ""

@@ -122,6 +122,9 @@ def test_a_landing_is_sent_by_lsn(tmp_path: Path) -> None:
     config = configured(tmp_path, f"{PARALLEL}, output-order: 1")
     for server in (GAUSSDB, OPENGAUSS):
         assert "output-order" not in server_options(StreamRequest.of(config), server)
+    several = configured(tmp_path, f"{PARALLEL}, output-order: 1, logical-receiver-num: 2")
+    options = server_options(StreamRequest.of(several), GAUSSDB)
+    assert "logical-receiver-num" not in options  # the server takes it by CSN only
     told = server_options(StreamRequest.of(config), GAUSSDB, is_landing=False)
     assert told["output-order"] == "1"
 
