@@ -27,8 +27,12 @@ _CONFIGURATION: Final = """# Configuration
 One YAML file describes one slot. Its name without `.yaml` is the instance of the systemd unit.
 `gaussdecode check FILE` reads it and reports every mistake at once. Then it connects, and prints
 what the daemon would do. Sizes need a unit: B, KiB, MiB, GiB or TiB. So do time spans: ms, s, min, h or d.
-Unknown keys, repeated keys, anchors, aliases and tags are refused. Nothing is read from the environment
-except the systemd credential `password`.
+Unknown keys, repeated keys, anchors, aliases and tags are refused.
+
+A value may hold variables of the environment, as `${{NAME}}`; a key may not. A variable that is not set is an error.
+`$${{` stands for `${{` itself. Within `{{...}}` or `[...]` YAML needs quotes around such a value. The daemon reads the
+variables at its start, with systemd from a drop-in with `EnvironmentFile=`; all processes of its user can read them.
+Otherwise only the systemd credential `password`, and credentials of the mirror's store, come from the environment.
 
 `slot` (required) is the name of the replication slot: {slot};
 with kind gaussdb {gaussdb_slot}.

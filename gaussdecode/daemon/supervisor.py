@@ -76,7 +76,7 @@ _COMMAND_SECONDS: Final = (
     10.0  # between two looks at what source.password-command prints; arbitrary
 )
 _LOGIN_CHANGED: Final = (
-    "tried again at once when the password file or a file of the certificate has changed; a systemd "
+    "tried again at once when the password file, the output of the password command or a file of the certificate has changed; a systemd "
     "credential is read at the start of the unit only: restart it after a change"
 )
 _NO_ROOM: Final = "the landing's disk is full: recovery waits for space"

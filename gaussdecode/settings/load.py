@@ -41,6 +41,7 @@ _OF_THE_SYSTEM: Final = re.compile(
     "|/usr/(bin|lib|local|share)|/var/(cache|lib|log|spool|tmp)"
 )
 _VARIABLE: Final = re.compile(r"\$?\$\{(?:([A-Za-z_][A-Za-z0-9_]*)\}|[^}]*\}?)")
+_MARK: Final = "\N{WHITE SQUARE}"  # for a variable, where its value does not matter
 _MEMBER_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,63}")
 _ONE_EACH: Final = "has no use with sources: each of them has a reader of its own, always"
 _SECRET_KEYS: Final = frozenset({"password", "passwd", "pgpassword", "secret"})
@@ -559,7 +560,8 @@ def _holds_password(dsn: Entry) -> bool:
     if dsn.written is None:
         return True
     try:
-        return bool(parameters_of(_VARIABLE.sub("", dsn.written)).get("password"))
+        marked = parameters_of(_VARIABLE.sub(_MARK, dsn.written))
+        return bool(marked.get("password", "").replace(_MARK, ""))
     except ConfigError:
         return True
 

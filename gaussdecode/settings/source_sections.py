@@ -81,7 +81,7 @@ class SourceConfig:
         default=(),
         metadata=setting(
             TextList(Text(r"[^\0]+", "a text"), is_set=False),
-            "Program, by its absolute path, and its arguments. It prints the password on its first line. It "
+            "Program, by its absolute path, and its arguments. What it prints, without the last line end, is the password. It "
             "runs without a shell, for at most 10s, at each connection. Not with `password-file`; the "
             "systemd credential `password` takes precedence.",
         ),

@@ -432,3 +432,15 @@ def test_the_server_ends_a_stream_that_it_does_not_hear(
     result = run("peek", "--follow", "--seconds", "1.5", path)
     assert result.status == EX_OK, result.err
     assert result.out.count("INSERT") == 1
+
+
+def test_an_order_that_peek_does_not_make_is_told(
+    make_gauss: MakeGauss, configure_gauss: Configure, run: Run
+) -> None:
+    """An openGauss sends by commit record; the lines stay as they are."""
+    server = make_gauss()
+    insert(server, orders(server), 1)
+    result = run("peek", configure_gauss(server, decoding("output-order: 1")))
+    assert result.status == EX_OK, result.err
+    assert "decoding.output-order: 1 has no effect here" in result.err
+    assert "output-order" not in result.out

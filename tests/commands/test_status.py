@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from gaussdecode.cli import main
+from gaussdecode.commands.run import _second_run
 from gaussdecode.daemon.status.http import MonitoringServer
-from gaussdecode.errors import EX_CONFIG, EX_OK, EX_UNAVAILABLE
+from gaussdecode.errors import EX_CONFIG, EX_OK, EX_UNAVAILABLE, ConfigError
+from gaussdecode.settings.load import load
 from gaussdecode.settings.types import Address
 
 RECORD: dict[str, object] = {
@@ -253,3 +255,42 @@ def test_a_broken_configuration_does_not_hide_the_others(
     said = capsys.readouterr()
     assert "16/B374D848" in said.out
     assert "broken.yaml:1: not YAML" in said.err
+
+
+def test_a_second_run_names_the_first(tmp_path: Path, port: int) -> None:
+    """The port is taken by the slot's own daemon: another port would not help."""
+    path = Path(config(tmp_path, port))
+    loaded = load(path)
+    error = ConfigError(f"monitoring.listen: 127.0.0.1:{port}: address in use")
+    told = _second_run(loaded, error)
+    assert told is not None
+    assert "the daemon of slot orders runs already (streaming)" in str(told)
+    assert _second_run(loaded, ConfigError("landing.root: missing")) is None
+    other = load(Path(config(tmp_path, port, "other")))
+    assert _second_run(other, error) is None
+
+
+def test_a_snapshot_needs_a_landing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The command that makes it is named."""
+    path = tmp_path / "orders.yaml"
+    path.write_text(
+        "slot: orders\nsource: {kind: postgresql, dsn: host=db dbname=d user=u, publication: [p]}\n"
+        f"landing: {{root: {tmp_path}/landing}}\n"
+    )
+    for _ in range(2):
+        assert main(["snapshot", "--all", str(path)]) == EX_CONFIG
+        told = capsys.readouterr().err
+        assert f"there is no landing at {tmp_path}/landing yet" in told
+        assert f"gaussdecode slot create {path}" in told
+        (tmp_path / "landing").mkdir(exist_ok=True)
+
+
+def test_a_broken_key_is_shown_without_its_escapes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A terminal does not act on what a file has."""
+    (tmp_path / "x.yaml").write_text('"a\\e[31mb": 1\n')
+    assert main(["check", str(tmp_path / "x.yaml")]) == EX_CONFIG
+    told = capsys.readouterr().err
+    assert "a\\x1b[31mb: unknown key" in told
+    assert "\x1b" not in told

@@ -157,7 +157,7 @@ allowed: 1MiB to 16GiB
         ("a: " + "[" * 50 + "]" * 50, "orders.yaml:1: nested deeper than 8"),
         ("1: 2\n", "orders.yaml:1: top level: a key must be a text"),
         ("#" * (MAX_BYTES + 1), "orders.yaml: the file is larger than 1000000 bytes"),
-        ("a: \0\n", "orders.yaml: not YAML"),
+        ("a: \0\n", "orders.yaml:1: holds the control character U+0000; remove it"),
     ],
     ids=[
         "empty",
@@ -578,7 +578,7 @@ def test_variables_stand_for_values(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     ("change", "expected"),
     [
         (
-            ("host=db", "host=${NOT_SET_HERE}"),
+            (DSN, f"'{DSN} port=${{NOT_SET_HERE}}'"),
             "source.dsn: variable NOT_SET_HERE of the environment",
         ),
         ((DSN, f"'{DSN} port=${{}}'"), "source.dsn: ${ begins a variable"),

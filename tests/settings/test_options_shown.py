@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from gaussdecode.settings.rules import OPTIONS
+from gaussdecode.operations.peek.postgresql import style_of
+from gaussdecode.settings.rules import OPTIONS, SourceKind
+from gaussdecode.settings.source_sections import DecodingConfig
 
 TESTS = Path(__file__).parents[1]
 PEEK = "commands/test_peek.py"
@@ -159,3 +161,20 @@ def test_the_tests_are_there(name: str) -> None:
     for where in [*SHOWN.get(name, []), *FOR_ALL]:
         path, _, function = where.partition("::")
         assert function in functions(TESTS / path), where
+
+
+@pytest.mark.parametrize(
+    ("given", "style"),
+    [
+        ({}, "t"),
+        ({"decode-style": "j"}, "j"),
+        ({"parallel-decode-num": "auto", "decode-style": "b"}, "b"),
+        ({"parallel-decode-num": 2}, "b"),
+        ({"parallel-decode-num": 1}, "t"),
+    ],
+)
+def test_peek_heeds_the_style_with_a_chosen_number_of_decoders(
+    given: dict[str, object], style: str
+) -> None:
+    """The default of PostgreSQL is auto, which is no parallel decoding yet."""
+    assert style_of(DecodingConfig.of(SourceKind.POSTGRESQL, given)) == style

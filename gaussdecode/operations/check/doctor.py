@@ -489,7 +489,7 @@ def _is_of_others(root: Path) -> bool:
     """Whether a directory has files, and none of them is a landing's; False if it may not be read."""
     if not os.access(root, os.R_OK | os.X_OK) or (root / LAYOUT).exists():
         return False
-    return any(entry.name != "lost+found" for entry in os.scandir(root))
+    return any(name != "lost+found" for name in os.listdir(root))
 
 
 def _requests(root: Path) -> Iterator[Finding]:

@@ -12,6 +12,7 @@ from gaussdecode.operations.peek.styles import Styler
 from gaussdecode.protocol import canonical as pgoutput
 from gaussdecode.protocol.copyboth import EPOCH_US, Keepalive, StatusUpdate, parse_server
 from gaussdecode.settings.sections import Config
+from gaussdecode.settings.source_sections import DecodingConfig
 from gaussdecode.source.postgresql.connection import Connection
 from gaussdecode.source.postgresql.slot import read_server, start_stream, stream_options
 from gaussdecode.source.start import check_start
@@ -54,10 +55,7 @@ def print_postgresql(
             only_local=config.decoding.only_local,
         )
         start_stream(connection, config.slot, Lsn(0), options)
-        decoding = config.decoding
-        is_styled = decoding.is_parallel or "decode-style" in decoding.given
-        chosen = decoding.decode_style if is_styled else "t"
-        styler = Styler(style or chosen, config.decoding)
+        styler = Styler(style or style_of(config.decoding), config.decoding)
         output = Output(
             dataclasses.replace(limits, upto=None),  # BEGIN says where it commits: see `end`
             _BATCH_BYTES if config.decoding.sending_batch else 0,
@@ -66,6 +64,12 @@ def print_postgresql(
         printing = _Printing(config, connection, styler, output, end, is_confirming=is_confirming)
         printing.run()
         connection.end_stream()
+
+
+def style_of(decoding: DecodingConfig) -> str:
+    """The style of the output where none is asked for; serial decoding has text."""
+    is_styled = decoding.is_parallel or "decode-style" in decoding.given
+    return decoding.decode_style if is_styled else "t"
 
 
 _BEGINS: Final = (pgoutput.Begin, pgoutput.PrepareBegin, pgoutput.CommitPrepared)
