@@ -67,8 +67,8 @@ def say_state(stage: Stage) -> None:
     """One line about how it is."""
     status = stage.daemon.status() or {}
     say(
-        f"  {status.get('state', 'no answer')}, lag {status.get('lag_bytes', 0) / 1e3:.0f} kB "
-        f"{status.get('lag_seconds', 0):.0f} s, entry {status.get('entry', '-')}, "
+        f"  {status.get('state', 'no answer')}, lag {(status.get('lag_bytes') or 0) / 1e3:.0f} kB "
+        f"{status.get('lag_seconds') or 0:.0f} s, entry {status.get('entry', '-')}, "
         f"{stage.load.transactions} transactions"
     )
 

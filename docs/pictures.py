@@ -231,7 +231,8 @@ def shows_a_limit(daemon: Daemon) -> bool:
 def is_calm(daemon: Daemon) -> bool:
     """Whether everything has landed."""
     status = daemon.status() or {}
-    return status.get("state") == "streaming" and status.get("lag_bytes", 1) < 1_000_000
+    lag = status.get("lag_bytes")
+    return status.get("state") == "streaming" and lag is not None and lag < 1_000_000
 
 
 def take(

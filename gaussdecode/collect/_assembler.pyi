@@ -86,6 +86,7 @@ class Assembler:
     heartbeat_count: Final[int]
     waiting_count: Final[int]
     waiting_since_ns: Final[int]
+    oldest_commit_us: Final[int]
     keepalive_is_urgent: Final[bool]
     given_up_count: Final[int]
     lost_csn: Final[int]

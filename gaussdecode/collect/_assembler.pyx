@@ -126,6 +126,7 @@ cdef class Assembler:
     cdef PumpTimes times
     cdef OpenTransaction *plain     # the one that began with a BEGIN
     cdef bint is_open               # it did, and has not ended
+    cdef int64_t open_commit_us     # its commit time, by its BEGIN; 0: unknown
     cdef bint by_csn
     cdef bytes excluded_users       # each with a NUL after it; an empty one is the end
     cdef const char *excluded_names
@@ -217,6 +218,7 @@ cdef class Assembler:
                     self.comparison.begin()
                 self.plain.flags = events[i].flags
                 self.plain.time_us = events[i].y
+                self.open_commit_us = events[i].y
                 self.plain.commit_lsn = events[i].x
                 self.plain.xid = events[i].z
                 i = <uint32_t>self.continue_transaction(entry, size, i + 1)
@@ -480,6 +482,7 @@ cdef class Assembler:
     def answered(self):
         """Nothing has to be committed of what came so far; its sums go into the next entry."""
         self.releaser.waiting_count = 0
+        self.releaser.waiting_commit_us = 0
         self.keepalive_is_urgent = False
 
     def committed(self):
@@ -682,6 +685,18 @@ cdef class Assembler:
     def waiting_count(self):
         """Transactions and messages since `committed`."""
         return self.releaser.waiting_count
+
+    @property
+    def oldest_commit_us(self):
+        """Commit time of the oldest transaction since `committed`, in microseconds since 1970.
+
+        0 where there is none, or where the server does not say.
+        """
+        if self.releaser.waiting_count:
+            return self.releaser.waiting_commit_us
+        if self.order.turns.count:
+            return self.order.next_commit_us
+        return self.open_commit_us if self.is_open else 0
 
     @property
     def waiting_since_ns(self):

@@ -1,7 +1,7 @@
 """Transactions in the order of CSNs; see `_csnorder.pyx`."""
 
 cimport cython
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from gaussdecode.collect._ends cimport Ends
 from gaussdecode.collect._open cimport OpenTransaction
@@ -17,6 +17,7 @@ cdef class CsnOrder:
     cdef RetainedBatches retained
     cdef Sums tallies
     cdef Turns turns                # of those that are finished
+    cdef int64_t next_commit_us     # commit time of the one whose turn is next; 0: none, or unknown
     cdef uint64_t resume_csn
     cdef uint64_t arrived_csn       # the highest that is finished
     cdef uint64_t given_up_csn      # the least that was given up; UINT64_MAX: none
@@ -41,6 +42,7 @@ cdef class CsnOrder:
         self, uint64_t csn, uint64_t end_lsn, uint64_t before_lsn
     ) noexcept nogil
     cdef int release_turns(self, uint64_t csn) except -1 nogil
+    cdef void note_next(self) noexcept nogil
     cdef int fail_late(
         self, const OpenTransaction *transaction, const Event *event
     ) except -1 with gil

@@ -106,6 +106,7 @@ cdef class CsnOrder:
         finished.commit = event[0]
         other = open_create(0)
         turns_push(&self.turns, &finished)
+        self.note_next()
         tally_add(&self.tallies.open, &transaction.tally)
         return other
 
@@ -157,6 +158,7 @@ cdef class CsnOrder:
                 self.retained.drop(later.items[i].transaction)
         finally:
             turns_free(&later)
+            self.note_next()
         return True
 
     cdef int pass_csn(self, uint64_t csn, uint64_t lsn) except -1:
@@ -182,7 +184,17 @@ cdef class CsnOrder:
                 self.ends.last_commit_time_us = max(self.ends.last_commit_time_us, stamp.time_us)
             finally:
                 open_free(finished.transaction)
+        self.note_next()
         return 0
+
+    cdef void note_next(self) noexcept nogil:
+        """Keep a copy of its commit time: other threads read that, and nothing in the heap."""
+        cdef int64_t time_us = 0
+        if self.turns.count:
+            time_us = <int64_t>self.turns.items[0].commit.z
+            if time_us == 0:
+                time_us = self.turns.items[0].transaction.time_us
+        self.next_commit_us = time_us
 
     cdef int fail_late(
         self, const OpenTransaction *transaction, const Event *event

@@ -33,6 +33,7 @@ cdef class Releaser:
     cdef uint64_t empty_count       # without rows, nothing landed
     cdef uint64_t waiting_count     # transactions and messages since `committed`
     cdef int64_t waiting_since_ns   # monotonic; of the first of them
+    cdef int64_t waiting_commit_us  # commit time of the first transaction among them; 0: unknown
     cdef bint wants_attention       # the collector has something to do: the pump comes back
 
     cdef int land(

@@ -83,6 +83,8 @@ cdef class Releaser:
         self.retained.drop(transaction)
         if seq or not self.skip_empty:
             self.land_transaction(transaction, stamp, seq)
+            if self.waiting_commit_us == 0:
+                self.waiting_commit_us = stamp.time_us
             self.count_waiting()
         else:
             self.empty_count += 1

@@ -29,6 +29,7 @@ from gaussdecode.collect.spool_room import SpoolRoom
 from gaussdecode.collect.suspects import STOPPED, Settle, Suspects, nobody_tells, refusal
 from gaussdecode.collect.table_registry import TableRegistry
 from gaussdecode.collect.tables import Landed, Tables
+from gaussdecode.collect.unlanded import HandedOver, Unlanded
 from gaussdecode.errors import (
     LargeRowError,
     RowError,
@@ -240,6 +241,7 @@ class Collector:
         self._suspects = Suspects(settle=settle)
         self._settled_n = 0  # transactions of entries so far that lost nothing
         self._commit_times = CommitTimes()
+        self._handed_over = HandedOver()
         self._csns: Csns | None = None  # of the transactions since the entry before
         self.gathered = Histogram()
         self._spool = spool
@@ -607,6 +609,23 @@ class Collector:
         self.assembler.forget()
         self._registry.clear()
 
+    def unlanded(self, durable_lsn: int) -> Unlanded:
+        """See which commits came and are not durable; from any thread.
+
+        Args:
+            durable_lsn: everything up to here is.
+        """
+        assembler = self.assembler
+        boundary = assembler.boundary_lsn  # before what waits: a commit between counts as waiting
+        is_all = not (
+            assembler.waiting_count
+            or assembler.finished_count
+            or assembler.given_up_count
+            or assembler.is_comparing
+        )
+        coming_us = assembler.oldest_commit_us
+        return self._handed_over.look(durable_lsn, coming_us, boundary if is_all else 0)
+
     def _is_due(self) -> bool:
         timing = self.timing
         return self._suspects.is_due(timing.effective_interval) or timing.is_due(self._position.lsn)
@@ -695,6 +714,9 @@ class Collector:
         )
         if has_content:
             self.gathered.add(self.timing.age)
+            self._handed_over.add(
+                position.lsn, assembler.oldest_commit_us, assembler.last_commit_time_us
+            )
         request = EntryRequest(
             kind=EntryKind.DATA if has_content else EntryKind.IDLE,
             position=position,

@@ -33,6 +33,7 @@ from typing import Any, Final
 import psycopg
 import yaml
 
+from gaussdecode.daemon.status.text import known
 from gaussdecode.demo import shop
 from gaussdecode.demo.cluster import Cluster, embedded_bin
 from gaussdecode.demo.ports import free_port
@@ -307,7 +308,7 @@ class Monitor:
             f"{time.monotonic() - self._began:5.1f} s  "
             f"{grouped(sum(s.transactions for s in shoppers)):>7} transactions  "
             f"{grouped(sum(s.changes for s in shoppers)):>9} changes  "
-            f"lag {'-' if lag is None else size(lag):>8}  "
+            f"lag {known(lag, size):>8}  "
             f"read queues [{reads}]  decode queues [{decodes}]",
             is_last=is_last,
         )
@@ -317,7 +318,7 @@ class Monitor:
         record = self.ask()
         self._display.fact(
             f"landed up to {record.get('durable_lsn')} in {record.get('entry')} entries of the log; "
-            f"lag now {size(record.get('lag_bytes') or 0)}, at most {size(self._worst_lag)}"
+            f"lag now {known(record.get('lag_bytes'), size)}, at most {size(self._worst_lag)}"
         )
         self._display.fact(
             "longest queues seen: "

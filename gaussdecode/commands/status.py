@@ -7,8 +7,10 @@ it.
 
 Exits with 0 when every daemon answers, streams, lands, and misses nothing. Exits with 69 when one does
 not answer, does not stream, waits for room on its disk, has lost changes or may have, has tables in
-quarantine or tables whose existing rows could not be landed, or lags more than --max-lag. Warnings
-alone exit with 0. A configuration that is wrong is named after the others, with status 78. docs/alerts.md has the table of states. For a live view: gaussdecode top.
+quarantine or tables whose existing rows could not be landed, or lags more than --max-lag. A lag that
+is not known is shown as a dash, null in --json, and is not within --max-lag either. Warnings alone exit
+with 0. A configuration that is wrong is named after the others, with status 78. docs/alerts.md has the
+table of states. For a live view: gaussdecode top.
 
 With --wait it first waits until all of that is fulfilled and no table waits for its existing rows. It
 waits at most this long, and then exits with 69.
@@ -66,7 +68,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print all fields, one object a line")
     parser.add_argument(
-        "--max-lag", type=seconds, metavar="SECONDS", help="exit with 69 if the lag is above this"
+        "--max-lag",
+        type=seconds,
+        metavar="SECONDS",
+        help="exit with 69 if the lag is above this, or not known",
     )
     parser.add_argument(
         "--wait",
@@ -131,6 +136,9 @@ def _show(args: argparse.Namespace, configs: Sequence[Config]) -> tuple[int, lis
         print_table(_COLUMNS, rows)
         for record in records:
             _explain(record)
+    if args.max_lag is not None:
+        for record in records:
+            _explain_unknown_lag(record)
     is_good = not silent and all(_is_good(record, args.max_lag) for record in records)
     return EX_OK if is_good else EX_UNAVAILABLE, silent
 
@@ -139,6 +147,16 @@ def _is_good(record: Record, max_lag: float | None) -> bool:
     lag = record.get("lag_seconds")
     is_late = max_lag is not None and (not isinstance(lag, int | float) or lag > max_lag)
     return record.get("is_well") is True and not is_late
+
+
+def _explain_unknown_lag(record: Record) -> None:
+    """Print why --max-lag is not fulfilled where the lag is not known."""
+    if record.get("lag_seconds") is None:
+        print(
+            f"{record['slot_name']}: The lag is not known, so it is not within --max-lag: the daemon has "
+            "not yet seen where the server's WAL ends. It is known once the stream begins.",
+            file=sys.stderr,
+        )
 
 
 def _explain(record: Record) -> None:

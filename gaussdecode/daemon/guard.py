@@ -186,6 +186,7 @@ class Guard:
         settings: when to do what.
         probe: probe of the slot; None where there is no server.
         measure: free bytes of the landing's file system, and those of them that are left free.
+        on_look: called after each look, in the guard's thread.
 
     Attributes:
         outlook: newest, or None before the first look.
@@ -201,10 +202,12 @@ class Guard:
         settings: GuardSettings,
         probe: SlotProbe | None,
         measure: Callable[[], tuple[float, float]],
+        on_look: Callable[[], None] = lambda: None,
     ) -> None:
         self._settings = settings
         self._probe = probe
         self._measure = measure
+        self._on_look = on_look
         self._looks: deque[Look] = deque(maxlen=_LOOKS)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="guard", daemon=True)
@@ -236,6 +239,7 @@ class Guard:
         try:
             while True:
                 self.look(time.monotonic())
+                self._on_look()
                 if self._stop.wait(self._settings.interval):
                     return
         finally:

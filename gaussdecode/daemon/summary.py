@@ -24,12 +24,12 @@ class Summary:
         self._at = now
         self._told: Mapping[str, float] = landed.totals()
 
-    def tell(self, now: float, lag: Mapping[str, float], *, is_last: bool = False) -> None:
+    def tell(self, now: float, lag: Mapping[str, float | None], *, is_last: bool = False) -> None:
         """Write the line when it is time, or at the end.
 
         Args:
             now: monotonic seconds.
-            lag: lag in bytes and seconds, by their names.
+            lag: lag in bytes and seconds, by their names; None for not known.
             is_last: nothing comes after it.
         """
         if now - self._at < _SECONDS and not is_last:
@@ -49,6 +49,6 @@ class Summary:
             files=new["land_files_total"],
             entry=durable.entry,
             position=str(Lsn(durable.lsn)),
-            lag_bytes=int(lag["lag_bytes"]),
-            lag_seconds=round(lag["lag_seconds"], 1),
+            lag_bytes=lag["lag_bytes"],
+            lag_seconds=None if lag["lag_seconds"] is None else round(lag["lag_seconds"], 1),
         )

@@ -235,7 +235,7 @@ class Supervisor:
 
     def _follow(self, pipeline: Pipeline, readings: Readings, server: MonitoringServer) -> None:
         """Stream into a landing that is recovered, until stopped."""
-        guard = self._start_guard()
+        guard = self._start_guard(readings)
         snapshots = self._start_snapshots(pipeline)
         self._notifier.ready("landing recovered")
         try:
@@ -248,6 +248,7 @@ class Supervisor:
             if snapshots is not None:
                 snapshots.close()
             guard.close()
+            readings.keep(is_last=True)
 
     def _check_memory(self) -> None:
         """Say when the buffers may hold more than this process may have."""
@@ -274,7 +275,7 @@ class Supervisor:
         is_restart_wanted = self._pipeline is not None and self._pipeline.is_restart_wanted
         return self._stop.is_set() or is_restart_wanted or (guard is not None and guard.wants_drop)
 
-    def _start_guard(self) -> Guard:
+    def _start_guard(self, readings: Readings) -> Guard:
         config = self._config
         guard = Guard(
             GuardSettings(
@@ -285,6 +286,7 @@ class Supervisor:
             ),
             _probe(config),
             reserve_of(config).measure,
+            readings.keep,
         )
         self._running.guard = guard
         guard.start()

@@ -21,6 +21,7 @@ from typing import Final
 LAYOUT: Final = "layout.json"
 LOCK: Final = ".lock"
 MIRROR: Final = "mirror.json"
+SERVER: Final = "server.json"
 COMMITS: Final = "commits"
 CHECKPOINTS: Final = "commits/checkpoints"
 SCHEMAS: Final = "schemas"

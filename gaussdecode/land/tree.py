@@ -24,6 +24,7 @@ from gaussdecode.land.names import (
     MIRROR,
     PREPARED,
     SCHEMAS,
+    SERVER,
     SPOOL,
     TRANSACTIONS,
     checkpoint_range,
@@ -136,7 +137,7 @@ _PLACES: Final[Mapping[str, Place]] = {
     ),
 }
 TREE: Final = Place(
-    (_is(LAYOUT), _is(LOCK), _is(MIRROR)),
+    (_is(LAYOUT), _is(LOCK), _is(MIRROR), _is(SERVER)),
     (*((_is(name), place) for name, place in _PLACES.items()), (_is(_LOST), Place())),
 )
 """The root."""

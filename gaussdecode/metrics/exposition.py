@@ -1,6 +1,7 @@
 """Show metrics to Prometheus."""
 
 import itertools
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
@@ -95,4 +96,6 @@ def _by_bound(item: tuple[Labels, float]) -> tuple[Labels, float]:
 
 
 def _number(value: float) -> str:
+    if math.isnan(value):
+        return "NaN"
     return str(int(value)) if float(value).is_integer() else repr(float(value))

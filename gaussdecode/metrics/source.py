@@ -49,14 +49,16 @@ SOURCE: Final[tuple[Metric, ...]] = (
         "source_lag_bytes",
         "bytes",
         "WAL between the server's end and the durable position, without WAL that a GaussDB "
-        "server reported as having nothing for the slot",
+        "server reported as having nothing for the slot; NaN where it is not known. While the "
+        "server is away, the last lag that was known, if there was one",
         "Alert on growth: compare with max_slot_wal_keep_size, beyond which the slot is lost.",
     ),
     gauge(
         "source_lag_seconds",
         "seconds",
-        "Age of the oldest WAL end seen on the server that is not yet durable; WAL without "
-        "changes for the slot does not count",
+        "Age of the oldest commit that has not landed, by the commit times of the stream, else by "
+        "the ends of WAL that were seen, and then an upper bound; grows while the server is away, "
+        "and outlasts a restart; NaN where it is not known",
         "A few times max-commit-interval is usual. More: find the limiting stage, see "
         "daemon_limit.",
     ),
@@ -71,7 +73,8 @@ SOURCE: Final[tuple[Metric, ...]] = (
     gauge(
         "source_member_lag_seconds",
         "seconds",
-        "Lag in seconds of each source; source_lag_seconds is the greatest",
+        "Lag in seconds of each source; source_lag_seconds is the greatest, and NaN where that of a "
+        "source is not known",
         "As source_member_lag_bytes.",
         labels=("source",),
     ),

@@ -28,6 +28,7 @@ class Source(Protocol):
 
         ``identity`` (fields of `SourceIdentity`), ``start_lsn`` and ``timeline`` (numbers),
         ``log_lsn`` (the log's position as the server's history has it, or None),
+        ``wal_end`` (end of the server's WAL at the start, missing for a recording),
         ``server_version``, ``warnings`` (texts), ``encoding``, ``is_origin_filtered`` (the
         server itself leaves out what has an origin), ``sender_timeout_ms``,
         ``hides_truncate`` (TRUNCATE and DDL do not show in the stream). Where there are

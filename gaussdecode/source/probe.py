@@ -40,6 +40,7 @@ class SlotView:
         prepared_seconds: age of the oldest prepared one.
         is_standby: the server recovers; None where it was not asked.
         source: name of the source that was looked at, where there are several.
+        wal_ends: there, the end of the WAL of each that answered.
     """
 
     wal_end: int
@@ -63,6 +64,7 @@ class SlotView:
     prepared_seconds: float | None = None
     is_standby: bool | None = None
     source: str | None = None
+    wal_ends: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     @property
     def held_by(self) -> str | None:
@@ -122,7 +124,8 @@ class WorstProbe:
         shown = views.get(self._shown)
         if shown is None or _badness(views[worst]) > _WORSE * _badness(shown):
             self._shown = worst
-        return views[self._shown]
+        ends = {name: view.wal_end for name, view in views.items()}
+        return dataclasses.replace(views[self._shown], wal_ends=ends)
 
     def close(self) -> None:
         """See `SlotProbe`."""

@@ -146,13 +146,24 @@ def test_auto_advance_follows_a_serial_stream(make_gauss: MakeGauss, tmp_path: P
     assert end in {landing.position(entry) for entry in landed.entries if entry["kind"] == "idle"}
 
 
-@pytest.mark.parametrize("number", [1, 2], ids=["serial", "parallel"])
-def test_an_idle_server_is_no_lag(make_gauss: MakeGauss, tmp_path: Path, number: int) -> None:
+@pytest.mark.parametrize(
+    ("profile", "chosen"),
+    [
+        (None, {"parallel_decode_num": 1}),
+        (None, {"parallel_decode_num": 2}),
+        (COMMERCIAL, {"parallel_decode_num": 2, "enable_heartbeat": True}),
+        (COMMERCIAL, {**PARALLEL, "decode_style": "t", "enable_heartbeat": True}),
+    ],
+    ids=["serial", "parallel", "heartbeats", "heartbeats in words"],
+)  # fmt: skip
+def test_an_idle_server_is_no_lag(
+    make_gauss: MakeGauss, tmp_path: Path, profile: Profile | None, chosen: dict[str, object]
+) -> None:
     """WAL that holds no commit neither moves the slot nor counts as lag, however old it is."""
-    server = with_slot(make_gauss, flush_seconds=0.1)
+    server = with_slot(make_gauss, profile, flush_seconds=0.1)
     last = insert(server, make_table(server), 1)
     database = GaussDatabase(server)
-    options = {"parallel_decode_num": number, "sender_timeout": 600, "skip_empty_xacts": True}
+    options = {**chosen, "sender_timeout": 600, "skip_empty_xacts": True}
     with lands(database, tmp_path, **options) as daemon:
         daemon.catch_up()
         server.store.write(300)

@@ -6,6 +6,7 @@ import re
 import shutil
 import socket
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from kit.daemon import Daemon
 from kit.postgres import Database
 
 from gaussdecode.cli import main
+from gaussdecode.demo.ports import free_port
 from gaussdecode.logs import Event
 from gaussdecode.metrics.metric import Kind
 from gaussdecode.metrics.table import BY_NAME
@@ -70,6 +72,38 @@ def test_every_metric_of_the_table_is_shown(busy: Daemon) -> None:
         [promtool, "check", "metrics"], input=page, capture_output=True, check=False
     )
     assert (done.returncode, done.stdout + done.stderr) == (0, b"")
+
+
+def test_the_lag_outlasts_a_restart_without_a_server(
+    busy: Daemon, database_15: Database, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is at least the age of a commit in between; what nobody can know is not told as 0."""
+    busy.wait_while_running(lambda: busy.record()["lag_seconds"] == 0.0, "no lag")
+    assert busy.stop() == 0
+    database_15.execute("INSERT INTO public.t VALUES (10, 'x')")
+    committed = time.time()
+    dsn = database_15.dsn
+    away = re.sub(r"port=\d+", f"port={free_port()}", dsn)
+    assert away != dsn
+    busy.write_config(source={"dsn": f"{away} sslmode=disable"})
+    busy.start()
+    busy.wait_for_state("retrying")
+    asked = time.time()
+    record = busy.record()
+    assert record["lag_seconds"] >= asked - committed
+    assert record["server_seen_seconds"] >= asked - committed
+    assert record["server_wal_end"] is not None, "the last that was seen"
+    assert (record["lag_bytes"], record["reader_lsn"], record["confirmed_lsn"]) == (None,) * 3
+    assert b"gaussdecode_source_lag_bytes{slot" in (page := busy.get("/metrics")[1])
+    assert re.search(rb"gaussdecode_source_lag_bytes\{.*\} NaN\n", page)
+    assert busy.get("/")[0] == 200
+    assert main(["status", str(busy.config_path)]) == 69
+    assert "| -         |" in capsys.readouterr().out
+    assert busy.stop() == 0
+    busy.write_config(source={"dsn": f"{dsn} sslmode=disable"})
+    busy.start()
+    busy.catch_up()
+    busy.wait_while_running(lambda: busy.record()["lag_seconds"] == 0.0, "no lag")
 
 
 def counters(daemon: Daemon) -> dict[str, float]:

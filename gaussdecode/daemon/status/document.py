@@ -15,7 +15,7 @@ from gaussdecode.daemon.status.limit import Limit
 from gaussdecode.daemon.status.processes import read_use
 from gaussdecode.daemon.status.queues import Fill
 from gaussdecode.daemon.status.serverside import server_record
-from gaussdecode.daemon.status.sources import SourceView, lag_of
+from gaussdecode.daemon.status.sources import SourceView, lag_of, spelled_lsn
 from gaussdecode.daemon.status.states import Trouble, find_causes
 from gaussdecode.daemon.status.values import NS, Record, queue_fills
 from gaussdecode.model.lsn import Lsn
@@ -54,16 +54,17 @@ def status_document(
         "memory_bytes": _memory(session),
         "parallel_decode_num": running.decoder_count(facts),
         **_queue_records(session),
-        "reader_lsn": str(Lsn(words.get("received_lsn", 0))),
+        "reader_lsn": spelled_lsn(words.get("received_lsn", 0)),
         "working_txn_cnt": held.open_count,
         "working_txn_memory": held.retained_bytes,
         "working_txn_spooled": held.spooled_bytes,
         "working_txn_spooled_batches": held.spooled_batches,
         "prepared_txn_cnt": len(held.prepared),
         "prepared_txns": _prepared(held.prepared),
-        "durable_lsn": str(Lsn(durable.lsn)),
-        "confirmed_lsn": str(Lsn(words.get("confirmed_lsn", 0))),
-        "server_wal_end": str(Lsn(words.get("server_wal_end", 0))),
+        "durable_lsn": spelled_lsn(durable.lsn),
+        "confirmed_lsn": spelled_lsn(words.get("confirmed_lsn", 0)),
+        "server_wal_end": spelled_lsn(views[0].wal_end),
+        "server_seen_seconds": views[0].seen_seconds,
         **lag_of(views),
         "sources": [view.to_record() for view in views] if facts.tells_sources else [],
         "state": standing.state,

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from gaussdecode.daemon.status.html import chip, document, scrolled, table_of, with_commands
 from gaussdecode.daemon.status.page import describe_source
-from gaussdecode.daemon.status.text import size, span
+from gaussdecode.daemon.status.text import UNKNOWN, size, span
 from gaussdecode.model.words import counted
 
 LEVELS: Final = ("error", "warning", "note", "good")
@@ -84,7 +84,7 @@ class Member:
             "lag": _spelled(of.get("lag_bytes"), size),
             "behind": _spelled(of.get("lag_seconds"), span),
             "rows/s": _spelled(of.get("rows_per_second"), lambda rate: f"{rate:,.0f}"),
-            "durable LSN": str(of.get("durable_lsn", "-")),
+            "durable LSN": str(of.get("durable_lsn") or UNKNOWN),
             "queues": " ".join(_spelled(fill, lambda share: f"{share:.0%}") for fill in fills),
             "memory": _spelled(of.get("memory_bytes"), size),
             "up": _spelled(of.get("uptime_seconds"), span),

@@ -166,7 +166,7 @@ def _percent(share: float) -> str:
 
 def _before_the_queues(rates: Sample, context: Context) -> Limit:
     """The reader finds room: the limit, if there is one, is before it or the reader."""
-    if rates.source_lag_seconds <= context.usual_lag_seconds:
+    if not rates.source_lag_seconds > context.usual_lag_seconds:  # nor where it is not known
         return Limit(
             Stage.NONE,
             "Keeping up: the reader waits for the server "

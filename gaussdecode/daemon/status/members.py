@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from gaussdecode.daemon.status.text import size, span
+from gaussdecode.daemon.status.text import UNKNOWN, known, size, span
 from gaussdecode.model.words import counted
 
 _MOST: Final = 3  # transactions that are named; arbitrary
@@ -30,11 +30,11 @@ def member_cells(of: Mapping[str, Any]) -> tuple[str, ...]:  # Any: JSON
         of["name"],
         of["slot"],
         of["host"],
-        size(of["lag_bytes"]),
-        span(of["lag_seconds"]),
-        of["received_lsn"],
-        of["durable_lsn"],
-        of["confirmed_lsn"],
+        known(of["lag_bytes"], size),
+        known(of["lag_seconds"], span),
+        of["received_lsn"] or UNKNOWN,
+        of["durable_lsn"] or UNKNOWN,
+        of["confirmed_lsn"] or UNKNOWN,
         "-" if csn is None else str(csn),
         str(of["waiting_transactions"]),
         waited_for(of) or "-",
@@ -45,8 +45,8 @@ def member_line(of: Mapping[str, Any]) -> str:  # Any: JSON
     """One line of a source."""
     csn = of["watermark_csn"]
     parts = [
-        f"{size(of['lag_bytes'])}, {span(of['lag_seconds'])} behind",
-        f"durable {of['durable_lsn']}" + ("" if csn is None else f", CSN {csn}"),
+        f"{known(of['lag_bytes'], size)}, {known(of['lag_seconds'], span)} behind",
+        f"durable {of['durable_lsn'] or UNKNOWN}" + ("" if csn is None else f", CSN {csn}"),
     ]
     if of["waiting_transactions"]:
         turn = of["waiting_transactions"]

@@ -9,6 +9,7 @@ truth, and would show nothing without the script.
 """
 
 import dataclasses
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Any, Final
@@ -27,7 +28,7 @@ from gaussdecode.daemon.status.limit import Limit, Stage
 from gaussdecode.daemon.status.members import COLUMNS, member_cells
 from gaussdecode.daemon.status.queues import Fill
 from gaussdecode.daemon.status.states import Cause, State, Trouble, find_causes
-from gaussdecode.daemon.status.text import size, span
+from gaussdecode.daemon.status.text import UNKNOWN, known, size, span
 from gaussdecode.model.lsn import Lsn
 
 _POINTS: Final = 200
@@ -168,14 +169,14 @@ def _limit(picture: Picture) -> str:
 def _tiles(picture: Picture) -> str:
     status, rates = picture.status, picture.rates or Sample(0.0)
     tiles = (
-        ("lag", size(status["lag_bytes"])),
-        ("lag in time", _seconds(status["lag_seconds"])),
+        ("lag", known(status["lag_bytes"], size)),
+        ("lag in time", known(status["lag_seconds"], _seconds)),
         ("received", f"{size(rates.source_received_bytes_total)}/s"),
         ("decoded", f"{_count(rates.decode_rows_total)} rows/s"),
         ("landed", f"{_count(rates.land_rows_total)} rows/s"),
         ("decoders", str(status["parallel_decode_num"])),
-        ("reader LSN", str(status["reader_lsn"])),
-        ("durable LSN", str(status["durable_lsn"])),
+        ("reader LSN", str(status["reader_lsn"] or UNKNOWN)),
+        ("durable LSN", str(status["durable_lsn"] or UNKNOWN)),
         ("open transactions", str(status["working_txn_cnt"])),
         ("memory of open transactions", size(status["working_txn_memory"])),
         ("spooled to disk", size(status["working_txn_spooled"])),
@@ -263,9 +264,10 @@ def _waits(picture: Picture) -> str:
 
 
 def _chart(samples: list[Sample], name: str, title: str, spell: Any) -> str:  # Any: a function
-    points = series(samples, name, _POINTS)
+    all_points = series(samples, name, _POINTS)
+    newest = all_points[-1][1] if all_points else 0.0
+    points = [(ago, value) for ago, value in all_points if not math.isnan(value)]
     highest = max((value for _, value in points), default=0.0)
-    newest = points[-1][1] if points else 0.0
     length = max((ago for ago, _ in points), default=0.0) or 1.0
     scale = highest or 1.0
     path = " ".join(
@@ -274,9 +276,9 @@ def _chart(samples: list[Sample], name: str, title: str, spell: Any) -> str:  # 
         for index, (ago, value) in enumerate(points)
     )
     area = f'<path class="area" d="{path} L{_WIDTH},{_HEIGHT} L0,{_HEIGHT} Z"/>' if path else ""
-    label = f"{title}: now {spell(newest)}, highest {spell(highest)} in {span(length)}"
+    label = f"{title}: now {known(newest, spell)}, highest {spell(highest)} in {span(length)}"
     return (
-        f'<div class="chart"><p><span>{title}</span><b>{escape(spell(newest))}</b>'
+        f'<div class="chart"><p><span>{title}</span><b>{escape(known(newest, spell))}</b>'
         f"<span>highest {escape(spell(highest))}</span></p>"
         f'<svg role="img" aria-label="{escape(label)}" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
         f'preserveAspectRatio="none">{area}<path d="{path}"/></svg></div>'

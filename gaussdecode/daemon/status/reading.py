@@ -19,7 +19,13 @@ from gaussdecode.daemon.status.page import Picture
 from gaussdecode.daemon.status.processes import Processes
 from gaussdecode.daemon.status.queues import mean_share
 from gaussdecode.daemon.status.serverside import guard_values, server_hint
-from gaussdecode.daemon.status.sources import Sources, lag_of, mark_waits, source_values
+from gaussdecode.daemon.status.sources import (
+    Sources,
+    lag_of,
+    mark_waits,
+    number,
+    source_values,
+)
 from gaussdecode.daemon.status.states import (
     WATCHED,
     Seen,
@@ -106,9 +112,9 @@ class Readings:
         lag, durable = self.lag(session), landing.landed.durable
         plain = {
             "source_connected": float(running.standing.is_streaming),
-            "source_lag_bytes": lag["lag_bytes"],
-            "source_lag_seconds": lag["lag_seconds"],
-            "land_durable_lsn": durable.lsn,
+            "source_lag_bytes": number(lag["lag_bytes"]),
+            "source_lag_seconds": number(lag["lag_seconds"]),
+            "land_durable_lsn": number(durable.lsn or None),
             "land_entry": durable.entry,
             "daemon_memory_budget_bytes": facts.budget_bytes,
             "daemon_start_time_seconds": facts.started_time,
@@ -130,8 +136,8 @@ class Readings:
     def sample(self) -> None:
         """Keep a reading in the history when it is time; called several times per second."""
         now = time.monotonic()
+        self._sources.note()
         if self._history.is_due(now):
-            self._sources.note(now)
             values = self.metrics()
             self._changes.note(now, values)
             self._history.add(Sample.of(now, values))
@@ -221,9 +227,13 @@ class Readings:
             self._history.rates(WINDOW_SECONDS),
         )
 
-    def lag(self, session: Session | SessionGroup | None) -> dict[str, float]:
-        """Lag of the landing behind the server's end of WAL; of several sources, the greatest."""
+    def lag(self, session: Session | SessionGroup | None) -> dict[str, float | None]:
+        """Lag of the landing behind the server; of several sources, the greatest."""
         return lag_of(self._sources.look(session))
+
+    def keep(self, *, is_last: bool = False) -> None:
+        """See `Sources.keep`."""
+        self._sources.keep(is_last=is_last)
 
 
 def _spool_wait(session: Session | SessionGroup | None) -> str | None:

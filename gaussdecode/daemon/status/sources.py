@@ -5,6 +5,7 @@ late source delays all, and operators must see which one it is.
 """
 
 import dataclasses
+import math
 import time
 from collections.abc import Sequence
 from typing import Any, Final
@@ -13,13 +14,19 @@ from gaussdecode.daemon.guard import Guard
 from gaussdecode.daemon.session import Session
 from gaussdecode.daemon.session_group import Held, SessionGroup
 from gaussdecode.daemon.status.facts import DaemonFacts, LandingFacts, MemberFacts, Running
-from gaussdecode.daemon.status.lag import Lag, reached
+from gaussdecode.daemon.status.lag import Evidence, Known, Lag, reached
 from gaussdecode.ipc.control import Word
+from gaussdecode.land.server_state import Record, read_server_state, write_server_state
 from gaussdecode.metrics.metric import Labels
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.words import counted
+from gaussdecode.settings.rules import SourceKind
 
 _LONG_SECONDS: Final = 5.0  # that a mark is waited for before that is why nothing lands; arbitrary
+_SILENT_SECONDS: Final = 60.0
+"""Without a byte of the stream or an answer to the guard for so long a server is away. A healthy one is
+heard every 30 seconds. Arbitrary."""
+_KEEP_SECONDS: Final = 10.0  # between two writes of the last facts; arbitrary
 _NOT_HELD: Final = Held(0.0, ())
 
 
@@ -29,24 +36,27 @@ class SourceView:
 
     Attributes:
         of: the source.
-        lag_bytes: WAL that has not landed.
-        lag_seconds: age of the oldest end of WAL that has not.
-        received_lsn: end of the last commit that was received.
+        lag_bytes: WAL that has not landed; None where that is not known.
+        lag_seconds: age of the oldest commit that has not; None likewise.
+        received_lsn: end of the last commit that was received; this and the next ones are 0 where
+            they are not known.
         durable_lsn: everything of it up to here has landed.
         confirmed_lsn: told to the server.
         wal_end: newest end that is known.
+        seen_seconds: age of that; None for never.
         waiting: transactions that have ended and wait for their turn by CSN, or for an entry.
         csn: CSN of its position in the log; None where it has none.
         held: time that the present mark has waited for it; None where it does not.
     """
 
     of: MemberFacts
-    lag_bytes: int
-    lag_seconds: float
+    lag_bytes: int | None
+    lag_seconds: float | None
     received_lsn: int
     durable_lsn: int
     confirmed_lsn: int
     wal_end: int
+    seen_seconds: float | None
     waiting: int
     csn: int | None
     held: Held | None
@@ -60,10 +70,11 @@ class SourceView:
             "host": self.of.host,
             "lag_bytes": self.lag_bytes,
             "lag_seconds": self.lag_seconds,
-            "received_lsn": str(Lsn(self.received_lsn)),
-            "durable_lsn": str(Lsn(self.durable_lsn)),
-            "confirmed_lsn": str(Lsn(self.confirmed_lsn)),
-            "server_wal_end": str(Lsn(self.wal_end)),
+            "received_lsn": spelled_lsn(self.received_lsn),
+            "durable_lsn": spelled_lsn(self.durable_lsn),
+            "confirmed_lsn": spelled_lsn(self.confirmed_lsn),
+            "server_wal_end": spelled_lsn(self.wal_end),
+            "server_seen_seconds": self.seen_seconds,
             "waiting_transactions": self.waiting,
             "watermark_csn": self.csn,
             "is_late": self.held is not None,
@@ -85,14 +96,35 @@ class Sources:
         self._facts = facts
         self._running = running
         self._landing = landing
-        self._lags = {of.name: Lag() for of in facts.sources}
+        kept = read_server_state(facts.root) if self._is_kept else {}
+        self._lags = {of.name: Lag(_known(kept.get(of.name))) for of in facts.sources}
+        self._kept_at = -math.inf
 
-    def note(self, now: float) -> None:
-        """Keep where each WAL ends, at this monotonic time."""
+    @property
+    def _is_kept(self) -> bool:
+        """A recording has no server, and its commits are old."""
+        return self._facts.source.get("kind") != SourceKind.CAPTURE
+
+    def note(self) -> None:
+        """Keep where each WAL ends now."""
         session = self._running.session
         for of in self._facts.sources:
-            one = session_of(session, of.name)
-            self._lags[of.name].note(now, self._wal_end(of, one), self._reached(of, one))
+            self._lags[of.name].note(time.time(), self._evidence(of, session_of(session, of.name)))
+
+    def keep(self, *, is_last: bool = False) -> None:
+        """Write the last facts to the landing, if it is time; only while its lock is held.
+
+        Args:
+            is_last: the daemon ends.
+        """
+        now = time.monotonic()
+        if not self._is_kept or (now - self._kept_at < _KEEP_SECONDS and not is_last):
+            return
+        self._kept_at = now
+        known = {name: lag.known for name, lag in self._lags.items()}
+        if any(of != Known() for of in known.values()):
+            records = {name: dataclasses.asdict(of) for name, of in known.items()}
+            write_server_state(self._facts.root, records)
 
     def look(self, session: Session | SessionGroup | None) -> list[SourceView]:
         """See all of them, in the order of the configuration."""
@@ -104,16 +136,17 @@ class Sources:
 
     def _view(self, of: MemberFacts, session: Session | None, held: Held | None) -> SourceView:
         words = {} if session is None else session.control.snapshot()
-        landed, end = self._reached(of, session), self._wal_end(of, session)
-        position = self._landing.positions.get(of.name)
+        lag, seen, now = self._lags[of.name], self._evidence(of, session), time.time()
+        position, known = self._landing.positions.get(of.name), lag.known
         return SourceView(
             of=of,
-            lag_bytes=max(0, end - landed),
-            lag_seconds=self._lags[of.name].seconds(time.monotonic(), landed),
+            lag_bytes=lag.size(seen, self._reached(of, session)),
+            lag_seconds=lag.seconds(now, seen),
             received_lsn=words.get("received_lsn", 0),
             durable_lsn=self._durable(of),
             confirmed_lsn=words.get("confirmed_lsn", 0),
-            wal_end=end,
+            wal_end=seen.wal_end or known.wal_end,
+            seen_seconds=None if known.seen_time is None else max(0.0, now - known.seen_time),
             waiting=_waiting(session),
             csn=None if position is None else position.csn,
             held=held,
@@ -134,14 +167,37 @@ class Sources:
         idle = session.control.get(Word.IDLE_LSN)
         return reached(durable, session.control.get(Word.RECEIVED_LSN), idle)
 
-    def _wal_end(self, of: MemberFacts, session: Session | None) -> int:
+    def _evidence(self, of: MemberFacts, session: Session | None) -> Evidence:
+        """What the stream of a source proves now."""
+        if session is None or session.facts is None or not self._running.standing.is_streaming:
+            return Evidence(is_heard=False)
+        durable = self._durable(of)
+        complete = self._reached(of, session)
+        end = self._wal_end(of, session)
+        heard = self._is_heard(of, session)
+        if session.collector is None or not self._is_kept:
+            return Evidence(heard, end, complete)
+        found = session.collector.unlanded(durable)
+        complete = max(complete, found.complete_lsn)
+        return Evidence(heard, end, complete, found.oldest_time, found.landed_time)
+
+    def _is_heard(self, of: MemberFacts, session: Session) -> bool:
+        """Whether the server has said something of late."""
+        received = session.control.get(Word.LAST_RECEIVE_NS) / 1e9
+        guard = self._running.guard
+        outlook = None if guard is None else guard.outlook
+        asked = 0.0 if outlook is None or not _seen_end(guard, of) else outlook.look.at
+        return not received or time.monotonic() - max(received, asked) <= _SILENT_SECONDS
+
+    def _wal_end(self, of: MemberFacts, session: Session) -> int:
         """The newest end that is known.
 
         The stream tells it only with what it sends: while the server gathers a large
         transaction it sends nothing, and only the guard sees how far the WAL is.
         """
-        told = 0 if session is None else session.control.snapshot()["server_wal_end"]
-        return max(told, _seen_end(self._running.guard, of))
+        began = 0 if session.facts is None else int(session.facts.get("wal_end", 0))
+        told = session.control.get(Word.SERVER_WAL_END)
+        return max(told, began, _seen_end(self._running.guard, of))
 
 
 def mark_waits(session: Session | SessionGroup | None) -> str | None:
@@ -161,7 +217,22 @@ def mark_waits(session: Session | SessionGroup | None) -> str | None:
 def _seen_end(guard: Guard | None, of: MemberFacts) -> int:
     """What the guard saw last, where it looked at this source: LSNs of another say nothing here."""
     view = None if guard is None or guard.outlook is None else guard.outlook.look.slot
-    return 0 if view is None or view.source not in (None, of.name) else view.wal_end
+    if view is None or view.source in {None, of.name}:
+        return 0 if view is None else view.wal_end
+    return view.wal_ends.get(of.name, 0)
+
+
+def _known(record: Record | None) -> Known:
+    """What an earlier process kept; nothing where the record is not understood."""
+    try:
+        return Known() if record is None else Known(**record)
+    except TypeError:
+        return Known()
+
+
+def spelled_lsn(lsn: int) -> str | None:
+    """Spell a position; None for one that is not known."""
+    return str(Lsn(lsn)) if lsn else None
 
 
 def _waiting(session: Session | None) -> int:
@@ -175,12 +246,22 @@ def session_of(session: Session | SessionGroup | None, name: str) -> Session | N
     return session.sessions.get(name) if isinstance(session, SessionGroup) else session
 
 
-def lag_of(views: Sequence[SourceView]) -> dict[str, float]:
-    """That of the daemon: the greatest of all sources, in bytes and in seconds."""
+def lag_of(views: Sequence[SourceView]) -> dict[str, float | None]:
+    """That of the daemon: the greatest of all sources, in bytes and in seconds.
+
+    None where that of a source is not known: it may be the greatest.
+    """
+    sizes = [view.lag_bytes for view in views if view.lag_bytes is not None]
+    ages = [view.lag_seconds for view in views if view.lag_seconds is not None]
     return {
-        "lag_bytes": max(view.lag_bytes for view in views),
-        "lag_seconds": max(view.lag_seconds for view in views),
+        "lag_bytes": max(sizes) if len(sizes) == len(views) else None,
+        "lag_seconds": max(ages) if len(ages) == len(views) else None,
     }
+
+
+def number(value: float | None) -> float:
+    """A metric's value; NaN, which Prometheus shows as such, for one that is not known."""
+    return math.nan if value is None else float(value)
 
 
 def source_values(
@@ -193,8 +274,8 @@ def source_values(
         is_by_csn: transactions wait for their turn, and marks for sources.
     """
     values: dict[str, dict[Labels, float]] = {
-        "source_member_lag_bytes": {(view.of.name,): float(view.lag_bytes) for view in views},
-        "source_member_lag_seconds": {(view.of.name,): view.lag_seconds for view in views},
+        "source_member_lag_bytes": {(view.of.name,): number(view.lag_bytes) for view in views},
+        "source_member_lag_seconds": {(view.of.name,): number(view.lag_seconds) for view in views},
     }
     if not is_by_csn:
         return values

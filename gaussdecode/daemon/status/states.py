@@ -389,7 +389,7 @@ def _standing(*states: str) -> Callable[[Seen], Told | None]:
 def _no_progress(seen: Seen) -> Told | None:
     age = seen.ages.get("land_durable_lsn", 0.0)
     lag = seen.get("source_lag_bytes") or 0.0
-    if seen.state != "streaming" or age < NO_PROGRESS_SECONDS or lag <= 0:
+    if seen.state != "streaming" or age < NO_PROGRESS_SECONDS or not lag > 0:
         return None
     return (
         f"Nothing has landed for {span(age)}, although changes wait.",
@@ -510,7 +510,7 @@ def _guard_blind(seen: Seen) -> Told | None:
 
 def _lag_seconds(seen: Seen) -> Told | None:
     lag = seen.get("source_lag_seconds") or 0.0
-    if lag <= seen.usual_lag_seconds:
+    if not lag > seen.usual_lag_seconds:  # also where it is not known
         return None
     how = "" if seen.limit.setting is None else f" Remedy: {seen.limit.setting}."
     return (
@@ -523,7 +523,7 @@ def _lag_seconds(seen: Seen) -> Told | None:
 
 def _lag_bytes(seen: Seen) -> Told | None:
     lag = seen.get("source_lag_bytes") or 0.0
-    if lag <= LAG_BYTES:
+    if not lag > LAG_BYTES:
         return None
     return (
         f"The landing is {size(lag)} of WAL behind.",

@@ -1,8 +1,18 @@
 """Format figures for people."""
 
+import math
+from collections.abc import Callable
 from typing import Final
 
 _UNITS: Final = ("B", "KB", "MB", "GB", "TB", "PB")
+
+
+UNKNOWN: Final = "-"
+
+
+def known(value: float | None, spell: Callable[[float], str]) -> str:
+    """Spell a figure; a dash for one that is not known: None, or NaN of a metric."""
+    return UNKNOWN if value is None or math.isnan(value) else spell(value)
 
 
 def span(seconds: float) -> str:

@@ -1,5 +1,6 @@
 """Collect the metric values of one session, of table snapshots and of the disk."""
 
+import math
 import time
 from collections.abc import Mapping
 from typing import Any, Final
@@ -95,10 +96,10 @@ def _reader_values(words: Mapping[str, int]) -> dict[str, float]:
         "source_received_bytes_total": words["received_bytes"],
         "source_received_messages_total": words["received_messages"],
         "source_dispatched_batches_total": words["batches"],
-        "source_received_lsn": words["received_lsn"],
-        "source_server_wal_end_lsn": words["server_wal_end"],
-        "source_confirmed_lsn": words["confirmed_lsn"],
-        "source_silence_seconds": (time.monotonic_ns() - last) * NS if last else 0.0,
+        "source_received_lsn": words["received_lsn"] or math.nan,
+        "source_server_wal_end_lsn": words["server_wal_end"] or math.nan,
+        "source_confirmed_lsn": words["confirmed_lsn"] or math.nan,
+        "source_silence_seconds": (time.monotonic_ns() - last) * NS if last else math.nan,
         "source_status_updates_total": words["status_sent_count"],
         "source_notices_total": words["notices"],
         "source_heartbeats_total": words["heartbeats"],

@@ -18,9 +18,9 @@ be confirmed; a higher one would make the server skip transactions for ever, so 
 session instead.
 
 **Rest.** Up to `idle_lsn` the server has nothing more to send: in serial decoding where a keepalive
-says so, in parallel decoding where one did and another followed with no data in between, for the
-second comes a second later at the soonest and the first was the reader's position, whose queues
-are short. Lag goes by it, and nothing else does in parallel decoding.
+says so, in parallel decoding where one did and another followed with no data in between (heartbeats
+are none), for the second comes a second later at the soonest and the first was the reader's
+position, whose queues are short. Lag goes by it, and nothing else does in parallel decoding.
 
 **Twice.** A CopyData that is the one before again, with the time at which it was sent, is
 refused, and so is a record that stands in the log before one of its transaction that came
@@ -267,7 +267,6 @@ cdef class GaussReceiver(Receiver):
 
     cdef int take_data(self, const uint8_t *data, size_t size) except -1 nogil:
         cdef int outcome
-        self.told_lsn = 0
         if not self.translator.is_open:
             if size < DATA_HEADER:
                 fail_short(data[0], size)
@@ -308,6 +307,8 @@ cdef class GaussReceiver(Receiver):
                 step = self.translate_next()
                 if step == END_OF_PAYLOAD:
                     return GO_ON
+                if step == PASSED_OVER or self.translator.tag != LETTER_HEARTBEAT:
+                    self.told_lsn = 0  # data: see Rest in the head of this module
                 if step == PASSED_OVER:
                     continue
                 if step == NEED_RELATION:

@@ -171,6 +171,7 @@ class GaussSource:
             ),
             "start_lsn": int(self._start_lsn),
             "log_lsn": self._log_lsn,
+            "wal_end": int(server.wal_end),
             "timeline": server.timeline,
             "node": server.node,
             "server_version": server.version,

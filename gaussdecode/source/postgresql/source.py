@@ -129,6 +129,7 @@ class PostgresSource:
             ),
             "start_lsn": int(self._start_lsn),
             "log_lsn": self._log_lsn,
+            "wal_end": int(server.wal_end),
             "timeline": server.timeline,
             "instance": server.instance,
             "is_standby": server.is_standby,

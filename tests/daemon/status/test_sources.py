@@ -1,6 +1,8 @@
 """Tests for `gaussdecode.daemon.status.sources`."""
 
 import dataclasses
+import math
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,10 +12,17 @@ import pytest
 
 from gaussdecode.daemon.session import Session, SessionSettings
 from gaussdecode.daemon.session_group import Held, SessionGroup
-from gaussdecode.daemon.status.facts import DaemonFacts, MemberFacts, Running
+from gaussdecode.daemon.status.facts import DaemonFacts, MemberFacts, Running, Standing
 from gaussdecode.daemon.status.landed import Landed
-from gaussdecode.daemon.status.sources import Sources, lag_of, mark_waits, source_values
+from gaussdecode.daemon.status.sources import (
+    Sources,
+    lag_of,
+    mark_waits,
+    session_of,
+    source_values,
+)
 from gaussdecode.ipc.control import Word
+from gaussdecode.land.server_state import read_server_state, write_server_state
 from gaussdecode.metrics.table import BY_NAME
 from gaussdecode.model.landing import SourcePosition
 from gaussdecode.source.coverage import Coverage
@@ -33,6 +42,9 @@ FACTS = DaemonFacts(
     members=(MemberFacts("dn1", "s1", "h:1"), MemberFacts("dn2", "s2", "h:2")),
     is_by_csn=True,
 )
+
+
+STREAMING = Standing("streaming")
 
 
 class Landing:
@@ -92,6 +104,7 @@ def group() -> Iterator[Callable[[dict[str, Held]], SessionGroup]]:
             reader={},
         )
         session = Session(settings, cast("Any", None), lambda _: True, lambda: False, lambda: None)
+        session.facts = {"wal_end": 40}
         session.control.set(Word.SERVER_WAL_END, {"dn1": 1000, "dn2": 500}[name])
         session.control.set(Word.RECEIVED_LSN, {"dn1": 1000, "dn2": 60}[name])
         made.append(session)
@@ -130,15 +143,21 @@ def test_what_a_mark_waits_for_is_said(group: Callable[[dict[str, Held]], Sessio
     )
 
 
-def test_each_source_has_its_own_lag(group: Callable[[dict[str, Held]], SessionGroup]) -> None:
+def test_each_source_has_its_own_lag(
+    group: Callable[[dict[str, Held]], SessionGroup], tmp_path: Path
+) -> None:
     """And that of the daemon is the greatest, though LSNs of the first are far above it."""
-    running = Running(session=group({}))
-    sources = Sources(FACTS, running, Landing())
-    sources.note(0.0)
+    now = time.time()
+    known = {"through": now - 60, "wal_end": 50, "seen_time": now - 60}
+    write_server_state(tmp_path, {"dn1": known, "dn2": known})
+    running = Running(STREAMING, session=group({}))
+    sources = Sources(dataclasses.replace(FACTS, root=tmp_path), running, Landing())
+    sources.note()
     views = sources.look(running.session)
     assert [view.lag_bytes for view in views] == [0, 450]
-    assert views[0].lag_seconds == 0.0 < views[1].lag_seconds
-    assert lag_of(views) == {"lag_bytes": 450, "lag_seconds": pytest.approx(views[1].lag_seconds)}
+    assert views[0].lag_seconds == 0.0
+    assert (views[1].lag_seconds or 0.0) >= 60.0
+    assert lag_of(views) == {"lag_bytes": 450, "lag_seconds": views[1].lag_seconds}
 
 
 @pytest.mark.parametrize(
@@ -149,11 +168,83 @@ def test_the_guard_sees_the_wal_of_its_own_source_only(
 ) -> None:
     """LSNs of one server say nothing of another's."""
     guard = SimpleNamespace(
-        outlook=SimpleNamespace(look=SimpleNamespace(slot=SlotView(wal_end=1200, source=source)))
+        outlook=SimpleNamespace(
+            look=SimpleNamespace(at=0.0, slot=SlotView(wal_end=1200, source=source))
+        )
     )
-    running = Running(session=group({}), guard=cast("Any", guard))
+    running = Running(STREAMING, session=group({}), guard=cast("Any", guard))
     views = Sources(FACTS, running, Landing()).look(running.session)
     assert [view.lag_bytes for view in views] == lags
+
+
+def test_the_wal_of_every_source_that_answered_counts(
+    group: Callable[[dict[str, Held]], SessionGroup],
+) -> None:
+    """The guard shows one slot, and the ends of WAL of all."""
+    shown = SlotView(wal_end=1200, source="dn1", wal_ends={"dn1": 1200, "dn2": 700})
+    guard = SimpleNamespace(outlook=SimpleNamespace(look=SimpleNamespace(at=0.0, slot=shown)))
+    running = Running(STREAMING, session=group({}), guard=cast("Any", guard))
+    views = Sources(FACTS, running, Landing()).look(running.session)
+    assert [view.lag_bytes for view in views] == [200, 650]
+
+
+@pytest.mark.parametrize("is_begun", [False, True])
+def test_what_is_not_known_is_no_zero(
+    group: Callable[[dict[str, Held]], SessionGroup], tmp_path: Path, *, is_begun: bool
+) -> None:
+    """Without a server, or before one was heard: no lag, no position, and NaN as a metric."""
+    facts = dataclasses.replace(FACTS, root=tmp_path)
+    running = Running(session=group({}) if is_begun else None)
+    sources = Sources(facts, running, Landing())
+    sources.note()
+    sources.keep(is_last=True)
+    assert read_server_state(tmp_path) == {}, "nothing is known that could be kept"
+    views = sources.look(running.session)
+    records = [view.to_record() for view in views]
+    unknown = ("lag_bytes", "lag_seconds", "server_wal_end", "server_seen_seconds")
+    assert [of[name] for of in records for name in unknown] == [None] * 8
+    assert lag_of(views) == {"lag_bytes": None, "lag_seconds": None}
+    values = source_values(views, is_by_csn=False)
+    assert all(math.isnan(value) for series in values.values() for value in series.values())
+
+
+def test_the_last_facts_are_kept(
+    group: Callable[[dict[str, Held]], SessionGroup], tmp_path: Path
+) -> None:
+    """A new process with its server away goes on from them; a torn file tells nothing."""
+    facts = dataclasses.replace(FACTS, root=tmp_path)
+    running = Running(STREAMING, session=group({}))
+    sources = Sources(facts, running, Landing())
+    sources.note()
+    sources.keep()
+    first, second = Sources(facts, Running(), Landing()).look(None)
+    assert (first.lag_bytes, second.lag_bytes) == (None, 450)
+    assert first.lag_seconds is not None
+    assert first.wal_end == 1000
+    assert first.seen_seconds is not None
+    assert second.lag_seconds is None, "it never was up to date"
+    whole = (tmp_path / "server.json").read_bytes()
+    for torn in (whole[:-9], b"", whole.replace(b"through", b"thr0ugh"), b"[]"):
+        (tmp_path / "server.json").write_bytes(torn)
+        assert [view.lag_seconds for view in Sources(facts, Running(), Landing()).look(None)] == [
+            None,
+            None,
+        ]
+
+
+def test_a_silent_server_is_not_taken_for_one_at_rest(
+    group: Callable[[dict[str, Held]], SessionGroup], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a stream without a byte for a minute, while the guard gets no answer, nothing is known."""
+    running = Running(STREAMING, session=group({}))
+    session = session_of(running.session, "dn1")
+    assert session is not None
+    session.control.set(Word.LAST_RECEIVE_NS, time.monotonic_ns())
+    sources = Sources(FACTS, running, Landing())
+    assert sources.look(running.session)[0].lag_seconds == 0.0
+    late = time.monotonic() + 100
+    monkeypatch.setattr("gaussdecode.daemon.status.sources.time.monotonic", lambda: late)
+    assert sources.look(running.session)[0].lag_seconds is None
 
 
 def test_the_one_that_the_mark_waits_for_is_late(

@@ -414,6 +414,22 @@ def test_rest_of_a_parallel_stream(session: Session) -> None:
     assert session.keepalives == []
 
 
+@pytest.mark.parametrize("framed", [False, True])
+def test_heartbeats_are_no_data(session: Session, *, framed: bool) -> None:
+    """With enable-heartbeat an idle stream is at rest too, and one with rows is not."""
+
+    def beat(at: int) -> bytes:
+        header = gausswire.wal_header(1, at)
+        return gausswire.copy_data(header + gausswire.heartbeat(0x9000, 5, at, framed=framed))
+
+    session.feed(
+        transaction(0x3000, row()), beat(1), alive(0x9000), beat(2), alive(0x9100), beat(3),
+        data(begin(0x9400)), beat(4), alive(0x9500), data(row(), commit(0x9600)), beat(5),
+        alive(0x9700), data(begin(0x9800), row(), commit(0x9900)), beat(6), alive(0x9A00),
+    )  # fmt: skip
+    assert session.control.get(Word.IDLE_LSN) == 0x9000
+
+
 @pytest.mark.parametrize("is_advancing", [False, True])
 def test_rest_of_a_serial_stream(*, is_advancing: bool) -> None:
     """Every keepalive outside of a transaction tells what was sent; auto-advance passes it on."""
