@@ -440,9 +440,7 @@ class Session:
         A process that never moved counts from its start: it may hang in there.
         """
         now = time.monotonic_ns()
-        beats = {"reader": self.control.get(Word.READER_HEARTBEAT_NS)}
-        for index in range(len(self.raw_rings)):
-            beats[f"decoder {index}"] = self.control.decoder_snapshot(index)["heartbeat_ns"]
+        beats = self._beats()
         if self._thread is not None and self._thread.is_alive() and not self._waits_for_disk():
             beats["collector"] = max(self.collector_round_ns, self._landed_ns())
         if self._drain_began_ns:
@@ -450,6 +448,18 @@ class Session:
         moved = {name: beat or self._spawned_ns for name, beat in beats.items()}
         ages = {name: (now - beat) / 1e9 for name, beat in moved.items() if beat}
         return max(ages.items(), key=lambda item: item[1], default=("none", 0.0))
+
+    def _beats(self) -> dict[str, int]:
+        """Monotonic time at which each child moved last, by name; 0 for never."""
+        beats = {"reader": self.control.get(Word.READER_HEARTBEAT_NS)}
+        for index in range(len(self.raw_rings)):
+            beats[f"decoder {index}"] = self.control.decoder_snapshot(index)["heartbeat_ns"]
+        return beats
+
+    def signs_of_life(self) -> dict[str, float]:
+        """Seconds since each child moved last, by name; one that never has is missing."""
+        now = time.monotonic_ns()
+        return {name: (now - beat) / 1e9 for name, beat in self._beats().items() if beat}
 
     def process_ids(self) -> dict[str, int]:
         """Process number of each child, by name."""

@@ -80,8 +80,8 @@ STAGES: Final[Mapping[str, tuple[str, str]]] = {
     "receive": (
         "from the first message of a batch in the reader until a decoder takes it",
         (
-            "If decode rises too: raise parallel-decode-num while cores are idle. Else a later stage "
-            "is full; read on."
+            "If decode rises too: see the limit on the status page; more decoders are not always "
+            "faster. Else a later stage is full; read on."
         ),
     ),
     "decode": (

@@ -19,7 +19,8 @@ QUEUES: Final[tuple[Metric, ...]] = (
         "entries",
         "Length of the queue of decoded batches that wait for the collector, per decoder; "
         "parallel-queue-size when it is full",
-        "Near 0 with a full read queue: raise parallel-decode-num. High: landing is the limit. "
+        "Near 0 with a full read queue: decoding is the limit, or a decoder is stopped; the status "
+        "page says which. High: landing is the limit. "
         "See land_encoded_seconds_total; raise landing.writer-lanes or use a faster disk.",
         labels=("decoder",),
     ),

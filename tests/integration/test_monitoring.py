@@ -2,8 +2,10 @@
 
 import itertools
 import json
+import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -104,6 +106,26 @@ def test_the_lag_outlasts_a_restart_without_a_server(
     busy.start()
     busy.catch_up()
     busy.wait_while_running(lambda: busy.record()["lag_seconds"] == 0.0, "no lag")
+
+
+@pytest.mark.parametrize("name", ["reader", "decoder 1"])
+def test_a_stopped_process_is_named(busy: Daemon, database_15: Database, name: str) -> None:
+    """With its number and what lets it go on, as a problem and as the limit; no decoders are advised."""
+    pid = busy.record()["children"][name]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        busy.wait_while_running(lambda: not busy.record()["is_ready"], "a problem")
+        record = busy.record()
+        (trouble,) = (of for of in record["causes"] if of["name"] == "process-stopped")
+        assert trouble["what"].startswith(f"The {name} (process {pid}) is stopped")
+        assert f"`kill -CONT {pid}`" in trouble["action"]
+        assert record["limit"]["setting"] == f"kill -CONT {pid}"
+        assert record["limit"]["stage"] == ("receive" if name == "reader" else "decode")
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    busy.wait_while_running(lambda: bool(busy.record()["is_ready"]), "no problem")
+    database_15.execute("INSERT INTO public.t VALUES (10, 'x')")
+    busy.catch_up()
 
 
 def counters(daemon: Daemon) -> dict[str, float]:

@@ -22,6 +22,7 @@ import enum
 from typing import Final
 
 from gaussdecode.daemon.status.history import Sample
+from gaussdecode.daemon.status.stopped import Stopped
 
 WINDOW_SECONDS: Final = 30.0
 _FULL: Final = 0.5  # share of a queue from which it counts as large; arbitrary
@@ -95,6 +96,7 @@ class Context:
         read_share: how full our read change queues are, 0 to 1, by the bound that binds.
         decode_share: the same for its decode change queues.
         hint: hint of the server, where it may be read.
+        stopped: processes that do not run.
     """
 
     is_streaming: bool
@@ -110,6 +112,7 @@ class Context:
     is_by_csn: bool = False
     mark_waits: str | None = None
     chooses_decoders: bool = False
+    stopped: tuple[Stopped, ...] = ()
 
     @property
     def decoding_remedy(self) -> str:
@@ -153,6 +156,10 @@ def find_limit(rates: Sample | None, context: Context) -> Limit:
             f"No changes arrive: {context.reason or 'not connected'}.",
             "see the log; source.dsn, the slot, the server",
         )
+    if context.stopped:
+        first = context.stopped[0]
+        stage = Stage.RECEIVE if first.is_reader else Stage.DECODE
+        return Limit(stage, first.what, first.command)
     if rates is None:
         return Limit(Stage.NONE, "Too early to say: the daemon has just started.", None)
     if rates.source_stalled_seconds_total < WAITS:
@@ -194,10 +201,11 @@ def _before_the_queues(rates: Sample, context: Context) -> Limit:
             f"The reader {what}.",
             "fewer tables or columns in the publication, or a second slot",
         )
-    return _server(rates, context.hint, is_by_csn=context.is_by_csn)
+    return _server(rates, context)
 
 
-def _server(rates: Sample, hint: ServerHint | None, *, is_by_csn: bool) -> Limit:
+def _server(rates: Sample, context: Context) -> Limit:
+    hint = context.hint
     waits = (
         f"The reader waits for the server {_percent(rates.source_waited_seconds_total)} of the time"
     )
@@ -208,7 +216,7 @@ def _server(rates: Sample, hint: ServerHint | None, *, is_by_csn: bool) -> Limit
             "a role that may see pg_stat_activity shows which",
         )
     if hint.read_share is not None and hint.decode_share is not None:
-        return _server_queues(waits, hint.read_share, hint.decode_share, is_by_csn=is_by_csn)
+        return _server_queues(waits, hint.read_share, hint.decode_share, context)
     if hint.wait_event in {"WalSenderWaitForWAL", "WalSenderMain"}:
         return Limit(
             Stage.NONE,
@@ -242,7 +250,7 @@ def _server(rates: Sample, hint: ServerHint | None, *, is_by_csn: bool) -> Limit
     )
 
 
-def _server_queues(waits: str, read: float, decode: float, *, is_by_csn: bool) -> Limit:
+def _server_queues(waits: str, read: float, decode: float, context: Context) -> Limit:
     """As GaussDB's manual reads gs_get_parallel_decode_status()."""
     seen = f"its read change queues are {_percent(read)} full, its decode change queues {_percent(decode)}"
     if decode >= _FULL:
@@ -255,13 +263,13 @@ def _server_queues(waits: str, read: float, decode: float, *, is_by_csn: bool) -
         return Limit(
             Stage.SERVER,
             f"{waits}: the server's decoders are the limit: {seen}.",
-            "decoding.parallel-decode-num, which the server's decoders follow",
+            f"{context.decoding_remedy}; the server's decoders follow it",
         )
     return Limit(
         Stage.SERVER,
         f"{waits}: the server's reading of its WAL is the limit: {seen}.",
         "the server's disk"
-        + ("" if is_by_csn else ", or decoding on a standby (decoding.standby-connection)"),
+        + ("" if context.is_by_csn else ", or decoding on a standby (decoding.standby-connection)"),
     )
 
 

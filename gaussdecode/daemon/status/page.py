@@ -156,7 +156,7 @@ def _runbook(state: State) -> str:
 def _limit(picture: Picture) -> str:
     """The limit, unless a cause names it."""
     limit, told = picture.limit, {trouble.state.name for trouble in picture.troubles}
-    if limit.stage in {Stage.CONNECTION, Stage.DISK} or "lagging" in told:
+    if limit.stage in {Stage.CONNECTION, Stage.DISK} or told & {"lagging", "process-stopped"}:
         return ""
     name = "No limit" if limit.stage is Stage.NONE else f"Limit: {limit.stage}"
     setting = f"<p>Remedy: {escape(limit.setting)}</p>" if limit.setting else ""

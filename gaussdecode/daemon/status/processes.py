@@ -27,10 +27,12 @@ class Use:
     Attributes:
         cpu_seconds: user and system, since it started.
         resident_bytes: now.
+        state: letter of proc(5): R, S, D, T, t, Z.
     """
 
     cpu_seconds: float
     resident_bytes: int
+    state: str = "R"
 
 
 def read_use(pid: int) -> Use | None:
@@ -41,7 +43,7 @@ def read_use(pid: int) -> Use | None:
         return None
     fields = text.rpartition(")")[2].split()
     ticks = int(fields[_USER]) + int(fields[_SYSTEM])
-    return Use(ticks / _TICKS, int(fields[_RESIDENT]) * _PAGE)
+    return Use(ticks / _TICKS, int(fields[_RESIDENT]) * _PAGE, fields[0])
 
 
 @dataclasses.dataclass(slots=True)

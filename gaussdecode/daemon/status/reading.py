@@ -34,6 +34,7 @@ from gaussdecode.daemon.status.states import (
     readiness,
 )
 from gaussdecode.daemon.status.states import WINDOW_SECONDS as STATES_SECONDS
+from gaussdecode.daemon.status.stopped import find_stopped
 from gaussdecode.daemon.status.values import (
     Record,
     Values,
@@ -161,6 +162,7 @@ class Readings:
             is_by_csn=facts.is_by_csn,
             mark_waits=mark_waits(running.session),
             chooses_decoders=facts.chooses_decoders,
+            stopped=find_stopped(running.session),
         )
         return find_limit(self._history.rates(WINDOW_SECONDS), context)
 
@@ -181,6 +183,7 @@ class Readings:
                 guard_reason=None if guard is None else guard.reason,
                 spool_reason=_spool_wait(self._running.session),
                 faults=tuple(self._running.snapshot_faults().values()),
+                stopped=find_stopped(self._running.session),
                 limit=self.limit(),
                 rates=self._history.rates(STATES_SECONDS),
                 retained_rate=0.0 if outlook is None else outlook.retained_rate,

@@ -13,11 +13,12 @@ from gaussdecode.daemon.status.limit import WAITS, Context, Limit, Stage, find_l
 
 _LEAST_SECONDS: Final = 1.0  # of a run of which anything can be said; arbitrary
 _TOO_SHORT: Final = Limit(Stage.NONE, "The run was too short to name the limiting stage.", None)
+_DECODERS: Final = "compare another decoding.parallel-decode-num; more are not always faster"
 # The stage that a busiest stage's name stands for, and what would move it.
 _BUSIEST: Final[dict[str, tuple[Stage, str | None]]] = {
-    "receive and decode": (Stage.DECODE, "decoding.parallel-decode-num"),
+    "receive and decode": (Stage.DECODE, _DECODERS),
     "receive": (Stage.RECEIVE, None),
-    "decode": (Stage.DECODE, "decoding.parallel-decode-num, while the machine has idle cores"),
+    "decode": (Stage.DECODE, _DECODERS),
     "collect": (Stage.COLLECT, None),
     "encode": (Stage.ENCODE, "landing.writer-lanes, while the machine has idle cores"),
     "publish": (Stage.COMMIT, "a disk that syncs faster"),

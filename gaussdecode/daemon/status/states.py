@@ -33,6 +33,7 @@ from typing import Final
 from gaussdecode.daemon.status.history import Sample
 from gaussdecode.daemon.status.holders import HOLDERS
 from gaussdecode.daemon.status.limit import Limit, Stage
+from gaussdecode.daemon.status.stopped import Stopped
 from gaussdecode.daemon.status.text import size, span
 from gaussdecode.metrics.metric import Labels
 from gaussdecode.model.words import counted
@@ -83,6 +84,7 @@ class Seen:
         guard_reason: why the server could not be asked, or None.
         spool_reason: the transaction that is larger than the spool may be, in words; None without one.
         faults: why requests for snapshots cannot be used.
+        stopped: processes that do not run.
         limit: the stage that limits.
         rates: per second, over `WINDOW_SECONDS` or what there is of them.
         retained_rate: bytes per second by which the WAL grows that the server keeps.
@@ -100,6 +102,7 @@ class Seen:
     guard_reason: str | None
     spool_reason: str | None
     faults: tuple[str, ...]
+    stopped: tuple[Stopped, ...]
     limit: Limit
     rates: Sample | None
     retained_rate: float
@@ -386,6 +389,12 @@ def _standing(*states: str) -> Callable[[Seen], Told | None]:
     return tell
 
 
+def _process_stopped(seen: Seen) -> Told | None:
+    if not seen.stopped:
+        return None
+    return " ".join(of.what for of in seen.stopped), " ".join(of.action for of in seen.stopped)
+
+
 def _no_progress(seen: Seen) -> Told | None:
     age = seen.ages.get("land_durable_lsn", 0.0)
     lag = seen.get("source_lag_bytes") or 0.0
@@ -634,6 +643,14 @@ STATES: Final[tuple[State, ...]] = (
         _standing("retrying", "refused"),
         is_unready=True,
         explains=_AWAY,
+    ),
+    State(
+        "process-stopped",
+        _E,
+        "GaussdecodeNoProgress",
+        _process_stopped,
+        is_unready=True,
+        explains=_STUCK,
     ),
     State("no-progress", _E, "GaussdecodeNoProgress", _no_progress, explains=_LATE),
     State("quarantined", _E, "GaussdecodeQuarantinedTables", _quarantined),

@@ -1,11 +1,13 @@
 """Tests for `gaussdecode.daemon.status.limit`."""
 
 import dataclasses
+import math
 
 import pytest
 
 from gaussdecode.daemon.status.history import Sample
 from gaussdecode.daemon.status.limit import Context, Limit, ServerHint, Stage, find_limit
+from gaussdecode.daemon.status.stopped import Stopped
 
 STREAMING = Context(
     is_streaming=True,
@@ -208,3 +210,19 @@ def test_without_a_stream_the_reason_is_given() -> None:
 def test_too_early_is_said() -> None:
     """Without two readings nothing is claimed."""
     assert limit(None).stage is Stage.NONE
+
+
+def test_a_stopped_process_is_the_limit() -> None:
+    """However full the queues around it are: what looks slow does not run."""
+    full = rates(source_stalled_seconds_total=0.9, decode_busy_seconds_total=0.0)
+    for name, stage in (("decoder 1", Stage.DECODE), ("reader", Stage.RECEIVE)):
+        stopped = (Stopped(name, 77, "T", 3.0),)
+        found = limit(full, stopped=stopped, read_share=1.0)
+        assert (found.stage, found.setting) == (stage, "kill -CONT 77")
+        assert found.sentence.startswith(f"The {name} (process 77) is stopped")
+
+
+def test_a_lag_that_is_not_known_is_no_limit() -> None:
+    """NaN is neither above the usual lag nor below it."""
+    found = limit(rates(source_lag_seconds=math.nan))
+    assert found.stage is Stage.NONE

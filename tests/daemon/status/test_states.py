@@ -1,6 +1,7 @@
 """Tests for `gaussdecode.daemon.status.states`: the table, and all who say what it says."""
 
 import dataclasses
+import math
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,6 +27,7 @@ from gaussdecode.daemon.status.states import (
     find_troubles,
     readiness,
 )
+from gaussdecode.daemon.status.stopped import Stopped
 from gaussdecode.daemon.status.text import size, span
 from gaussdecode.metrics.table import BY_NAME
 
@@ -41,6 +43,7 @@ WELL: Final = Seen(
     guard_reason=None,
     spool_reason=None,
     faults=(),
+    stopped=(),
     limit=Limit(Stage.ENCODE, "The lanes encode all the time.", "landing.writer-lanes"),
     rates=None,
     retained_rate=0.0,
@@ -95,6 +98,11 @@ BAD: Final = (
     Case("mirror-away", {g("land_mirror_up"): "0x120"}),
     Case("not-streaming", AWAY, {"state": "retrying", "reason": "the server is away"}),
     Case("not-streaming", AWAY, {"state": "refused", "reason": "the slot is lost"}),
+    Case(
+        "process-stopped",
+        {**CONNECTED, g("source_lag_bytes"): "9x120", g("land_durable_lsn"): "7x120"},
+        {"stopped": (Stopped("decoder 1", 77, "T", 3.0),)},
+    ),
     Case(
         "no-progress",
         {**CONNECTED, g("source_lag_bytes"): "9x120", g("land_durable_lsn"): "7x120"},
@@ -296,6 +304,13 @@ def test_all_is_well() -> None:
     """Nothing to say of a daemon that streams; the probe says one word."""
     assert find_troubles(WELL) == []
     assert readiness([]) == (True, "ready")
+
+
+def test_a_lag_that_is_not_known_is_no_trouble() -> None:
+    """Nor is it none: the state of the connection says why."""
+    unknown = dict.fromkeys((g("source_lag_seconds"), g("source_lag_bytes")), {(): math.nan})
+    seen = dataclasses.replace(WELL, values=unknown, ages={"land_durable_lsn": 601.0})
+    assert find_troubles(seen) == []
 
 
 def test_a_disk_of_which_room_is_kept_says_so() -> None:
