@@ -31,7 +31,7 @@ from gaussdecode.land.disk import Disk
 from gaussdecode.land.entry import Entries
 from gaussdecode.land.files import Files
 from gaussdecode.land.layout import read_layout
-from gaussdecode.land.names import table_directory
+from gaussdecode.land.names import MESSAGES, TRANSACTIONS, table_directory
 from gaussdecode.land.schemas import read_schema
 from gaussdecode.land.snapshots import SnapshotStore
 from gaussdecode.land.space import SpaceWait
@@ -43,7 +43,7 @@ from gaussdecode.model.quarantine import ended_by
 from gaussdecode.model.title import split_title
 from gaussdecode.operations.owner import work_as_owner_of
 from gaussdecode.snapshot.choice import LEFT_OUT, tables_of
-from gaussdecode.snapshot.doubts import answered_n, names_all
+from gaussdecode.snapshot.doubts import answered_n, names_all, read_again_by
 from gaussdecode.source.coverage import listing
 
 Json = dict[str, Any]  # Any: JSON
@@ -61,6 +61,7 @@ _COLUMNS: Final = (
     "what",
 )
 _NOT_READ: Final = LEFT_OUT | {"missed"}  # states of tables that no order means
+_OUR_TABLES: Final = frozenset({TRANSACTIONS, MESSAGES})  # the server has none of these
 _MOST_NAMED: Final = 5  # tables in a cell; arbitrary
 
 
@@ -117,7 +118,8 @@ def _records(root: Path, counted: Counter[str]) -> Iterator[Json]:
         counted[WITHOUT_ROWS] += bool(entry.extra.get(WITHOUT_ROWS))
         counted[entry.kind] += 1
         for change in entry.schema_changes:
-            landed.setdefault(change.source, set()).add(change.table)
+            if change.table not in _OUR_TABLES:
+                landed.setdefault(change.source, set()).add(change.table)
         for suspect in suspects:
             suspect.take(entry, oid_of)
         for table in ended_by(entry) & stopped.keys():
@@ -155,15 +157,14 @@ class _Suspect:
 
     def __init__(self, entry: CommitEntry, record: Json) -> None:
         self.source: str | None = entry.extra.get("source")
-        self._n = entry.n
+        self._entry = entry
         self._named = set(entry.extra.get("tables", ())) if names_all(entry) else None
         self._read: dict[str, int] = {}  # by table, which entry
         self._record = record
         changes = entry.extra.get("changes", {})
-        # Tables made anew: a snapshot of the new one is after the change; or all its rows come as changes.
-        self._anew = {table: [of["oid"]] for table, of in changes.items() if of["oid"]}
+        # Tables made anew, of which all rows come as changes.
         self._whole = {
-            table: oids for table, oids in self._anew.items() if changes[table]["comes_whole"]
+            table: of["oid"] for table, of in changes.items() if of["oid"] and of["comes_whole"]
         }
 
     def take(self, entry: CommitEntry, oid_of: Callable[[SchemaChange], int]) -> None:
@@ -173,17 +174,13 @@ class _Suspect:
             entry: the next one.
             oid_of: returns the OID of a table from a schema change on.
         """
-        for table in ended_by(entry) if entry.extra.get("source") == self.source else ():
-            said = entry.extra.get("snapshot", {}).get("tables", {}).get(table, {})
-            is_after = int(said.get("since_n", -1)) >= self._n or (
-                said.get("oid") in self._anew.get(table, ())
-            )
-            if is_after and (self._named is None or table in self._named):
+        for table in read_again_by(entry, self._entry):
+            if self._named is None or table in self._named:
                 self._read.setdefault(table, entry.n)
         for change in entry.schema_changes:
             if change.source != self.source:
                 continue
-            if oid_of(change) in self._whole.get(change.table, ()):
+            if change.table in self._whole and oid_of(change) == self._whole[change.table]:
                 self._read.setdefault(change.table, entry.n)
 
     def finish(self, listed: set[str], landed: set[str], asked_n: int) -> None:
@@ -194,7 +191,7 @@ class _Suspect:
             landed: tables of the source in the landing.
             asked_n: for suspect entries up to this one, snapshots of all tables were requested.
         """
-        is_asked = asked_n >= self._n
+        is_asked = asked_n >= self._entry.n
         meant = self._named if self._named is not None else listed if is_asked else listed | landed
         left = meant - self._read.keys()
         self._record.update(

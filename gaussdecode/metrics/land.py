@@ -125,6 +125,12 @@ LAND: Final[tuple[Metric, ...]] = (
         "Landed transactions that the server may have sent incompletely",
         "Any growth: see `gaussdecode gaps ROOT` and compare these tables with the source.",
     ),
+    gauge(
+        "land_unread_suspect_entries",
+        "entries",
+        "Suspect entries since the start whose tables have not all been read again by a snapshot",
+        "Above 0: see `gaussdecode gaps ROOT`. An entry that may mean any table stays until a restart.",
+    ),
     counter(
         "land_quarantine_entries",
         "entries",

@@ -15,6 +15,7 @@ from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.snapshots import SnapshotStore
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind
+from gaussdecode.model.quarantine import ended_by
 
 KEY: Final = "*suspects"  # in the ledger, beside the tables
 _MAY_MISS: Final = frozenset(
@@ -39,6 +40,23 @@ def names_all(entry: CommitEntry) -> bool:
     """Whether a suspect entry names every table that may lack changes."""
     is_of_named = entry.extra.get(ONLY_THESE) or not entry.extra.get(ANY_TABLE, True)
     return bool(entry.extra.get("tables")) and bool(is_of_named)
+
+
+def read_again_by(entry: CommitEntry, suspect: CommitEntry) -> set[str]:
+    """Tables that a suspect entry may mean, of which a later entry ends a snapshot taken after it.
+
+    A snapshot of a table made anew is after the change.
+    """
+    if entry.extra.get("source") != suspect.extra.get("source"):
+        return set()
+    snapshots = entry.extra.get("snapshot", {}).get("tables", {})
+    anew = {table: of["oid"] for table, of in suspect.extra.get("changes", {}).items() if of["oid"]}
+    return {
+        table
+        for table in ended_by(entry)
+        if int(snapshots.get(table, {}).get("since_n", -1)) >= suspect.n
+        or (table in anew and snapshots.get(table, {}).get("oid") == anew[table])
+    }
 
 
 def may_miss(entry: CommitEntry, directory: str) -> bool:

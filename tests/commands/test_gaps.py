@@ -260,6 +260,23 @@ def test_a_table_that_was_made_anew_is_whole_with_rows_of_the_new_one(
     log.close()
 
 
+def test_our_own_tables_are_never_to_be_read_again(
+    log: CommitLog, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A suspect entry may mean every table that landed; the server has no gd_transactions."""
+    schemas = SchemaStore(log)
+    changes = []
+    for table in ("public.a", "gd_transactions", "gd_messages"):
+        schema_id, _ = schemas.schema_id_for(table, {"oid": 0, "columns": []})
+        changes.append(SchemaChange(table, Position(0x100, 0), schema_id, None))
+    pending = schemas.take_pending()
+    log.commit(Draft(kind=EntryKind.DATA, schema_changes=tuple(changes), schemas=pending))
+    commit(log, EntryKind.SUSPECT, tables=[], is_any_table=True, text="any")
+    assert main(["gaps", "--json", root_of(log, tmp_path)]) == EX_IOERR
+    (found,) = map(json.loads, capsys.readouterr().out.splitlines())
+    assert found["not_read_again"] == ["public.a"]
+
+
 def test_any_table_may_be_meant_where_not_all_were_asked_for(
     log: CommitLog, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -15,11 +15,13 @@ from urllib.parse import unquote
 
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind, LandingFile
+from gaussdecode.snapshot.doubts import names_all, read_again_by
 
 TABLES: Final = 2000
 COMMITS: Final = 20
 TOTALS: Final = ("land_entries_total", "land_files_total", "land_rows_total", "land_bytes_total")
 OTHERS: Final = "(all others)"
+_MOST_SUSPECTS: Final = 1000  # that are looked after; arbitrary
 _ALARMING: Final = (EntryKind.GAP, EntryKind.SUSPECT, EntryKind.QUARANTINE)
 
 
@@ -91,6 +93,8 @@ class Landed:
         self._tables: dict[str, TableTally] = {}
         self._commits: deque[Commit] = deque(maxlen=COMMITS)
         self._alarms: Counter[EntryKind] = Counter()
+        self._suspects: list[tuple[CommitEntry, set[str]]] = []  # and tables not read again
+        self._lasting = 0  # suspect entries of which nobody can see that all was read again
 
     def reach(self, entry: int, lsn: int | None = None) -> None:
         """An entry is durable.
@@ -124,6 +128,7 @@ class Landed:
             self._commits.append(commit)
             if entry.kind in _ALARMING:
                 self._alarms[entry.kind] += 1
+            self._look_after_suspects(entry)
             if entry.kind is not EntryKind.COMPACT:
                 for file in entry.files:
                     self._tally(file.table).add(entry.n, file)
@@ -150,6 +155,22 @@ class Landed:
         """Entries, files, rows and bytes, by metric without its prefix."""
         with self._lock:
             return dict(self._totals)
+
+    def _look_after_suspects(self, entry: CommitEntry) -> None:
+        left = [(of, tables - read_again_by(entry, of)) for of, tables in self._suspects]
+        self._suspects = [(of, tables) for of, tables in left if tables]
+        if entry.kind is not EntryKind.SUSPECT:
+            return
+        if names_all(entry) and len(self._suspects) < _MOST_SUSPECTS:
+            self._suspects.append((entry, set(entry.extra["tables"])))
+        else:
+            self._lasting += 1
+
+    @property
+    def unread_suspects(self) -> int:
+        """Suspect entries since the start that may mean tables which were not read again."""
+        with self._lock:
+            return len(self._suspects) + self._lasting
 
     def count(self, kind: EntryKind) -> int:
         """Entries of kind gap, suspect or quarantine since the start."""

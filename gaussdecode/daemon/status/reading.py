@@ -124,6 +124,7 @@ class Readings:
             "decode_decoder_changes_total": running.decoder_changes,
             "land_gap_entries_total": landing.landed.count(EntryKind.GAP),
             "land_suspect_entries_total": landing.landed.count(EntryKind.SUSPECT),
+            "land_unread_suspect_entries": landing.landed.unread_suspects,
             "land_quarantine_entries_total": landing.landed.count(EntryKind.QUARANTINE),
             "land_quarantined_tables": len(landing.quarantined),
             "land_snapshot_unreadable_requests": len(running.snapshot_faults()),

@@ -447,6 +447,8 @@ def _snapshot_request(seen: Seen) -> Told | None:
 def _suspects(seen: Seen) -> Told | None:
     if not seen.is_recent("land_suspect_entries_total"):
         return None
+    if seen.get("land_unread_suspect_entries") == 0:  # all of their tables were read again
+        return None
     return (
         "Transactions may be incomplete: the server reported it, or a publication was changed.",
         (

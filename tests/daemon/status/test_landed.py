@@ -1,5 +1,6 @@
 """Tests for `gaussdecode.daemon.status.landed`."""
 
+import dataclasses
 import datetime as dt
 
 from gaussdecode.daemon.status.landed import COMMITS, OTHERS, TABLES, Landed
@@ -71,3 +72,30 @@ def test_gaps_and_suspects_are_counted() -> None:
     landed.add(entry(2, kind=EntryKind.SUSPECT))
     landed.add(entry(3, kind=EntryKind.SUSPECT))
     assert (landed.count(EntryKind.GAP), landed.count(EntryKind.SUSPECT)) == (1, 2)
+
+
+def test_a_suspect_entry_ends_when_all_of_its_tables_were_read_again() -> None:
+    """By snapshots taken after it, whole ones; an entry that may mean any table stays."""
+    landed = Landed()
+
+    def suspect(n: int, *tables: str, is_any: bool) -> None:
+        said = {"tables": list(tables), "is_any_table": is_any}
+        landed.add(dataclasses.replace(entry(n, kind=EntryKind.SUSPECT), extra=said))
+
+    def read(n: int, since_n: int, *tables: str, where: str | None = None) -> None:
+        of = {table: {"since_n": since_n, "where": where} for table in tables}
+        said = {"snapshot": {"tables": of}}
+        landed.add(dataclasses.replace(entry(n, kind=EntryKind.SNAPSHOT), extra=said))
+
+    assert landed.unread_suspects == 0
+    suspect(5, "public.a", "public.b", is_any=False)
+    read(6, 4, "public.a", "public.b")
+    read(7, 5, "public.a", "public.b", where="id > 3")
+    read(8, 5, "public.a")
+    assert landed.unread_suspects == 1
+    read(9, 5, "public.b", "public.c")
+    assert landed.unread_suspects == 0
+    assert landed.count(EntryKind.SUSPECT) == 1
+    suspect(10, "public.a", is_any=True)
+    read(11, 10, "public.a")
+    assert landed.unread_suspects == 1

@@ -193,6 +193,8 @@ GOOD: Final = (
     Case("turns-held", {g("collect_turn_held_seconds"): "300x120"}),
     Case("not-streamed", {g("source_streaming_fallbacks_total"): "1x120"},
          {"ages": {"source_streaming_fallbacks_total": 3601.0}}),
+    Case("suspect", {g("land_suspect_entries_total"): "0x60 1x60", g("land_unread_suspect_entries"): "0x120"},
+         {"ages": {"land_suspect_entries_total": 60.0}}),
     Case("suspect", {g("land_suspect_entries_total"): "1x120"},
          {"ages": {"land_suspect_entries_total": 3601.0}}),
     Case("disk-filling", {g("land_free_bytes"): "100000x120", g("land_min_free_bytes"): "1000x120"}),
@@ -308,7 +310,7 @@ def test_all_is_well() -> None:
 
 def test_a_lag_that_is_not_known_is_no_trouble() -> None:
     """Nor is it none: the state of the connection says why."""
-    unknown = dict.fromkeys((g("source_lag_seconds"), g("source_lag_bytes")), {(): math.nan})
+    unknown = {g(name): {(): math.nan} for name in ("source_lag_seconds", "source_lag_bytes")}
     seen = dataclasses.replace(WELL, values=unknown, ages={"land_durable_lsn": 601.0})
     assert find_troubles(seen) == []
 
