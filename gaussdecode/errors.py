@@ -450,7 +450,8 @@ def unreadable(where: object, error: Exception, remedy: str) -> GaussDecodeError
     """
     if isinstance(error, NewerFormatError):
         return ConfigError(
-            f"{where}: {error}: a newer gaussdecode wrote it; use that version, or a later one"
+            f"{where}: {error}: a newer gaussdecode wrote it, or one that is too old; use the version that "
+            "wrote it"
         )
     return LandingError(f"{where}: {error}; {remedy}")
 

@@ -56,6 +56,7 @@ from gaussdecode.settings.rules import SourceKind
 from gaussdecode.settings.sections import Config
 from gaussdecode.settings.source_sections import table_pairs
 from gaussdecode.snapshot.choice import stopped
+from gaussdecode.snapshot.doubts import read_again_n
 from gaussdecode.snapshot.read import published_oids
 from gaussdecode.snapshot.tablefilter import TableFilter, note_beginning
 from gaussdecode.source.coverage import Coverage
@@ -365,6 +366,11 @@ class Pipeline:
         if self._pending_quarantines:
             self._stopped = stopped(self.snapshots.ledger())
         self._pending_quarantines = {}
+
+    def read_again_n(self, source: str | None) -> int:
+        """Up to which entry suspect tables of a source, or of all, were ordered and read again."""
+        names = self.runtimes if source is None else [source]
+        return min(read_again_n(self.runtimes[name].snapshots.ledger()) for name in names)
 
     def snapshot_landed(self, entry: CommitEntry) -> None:
         """Count an entry that is none of the stream's: of a snapshot, or of a quarantine."""

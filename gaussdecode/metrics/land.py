@@ -129,7 +129,7 @@ LAND: Final[tuple[Metric, ...]] = (
         "land_unread_suspect_entries",
         "entries",
         "Suspect entries since the start whose tables have not all been read again by a snapshot",
-        "Above 0: see `gaussdecode gaps ROOT`. An entry that may mean any table stays until a restart.",
+        "Above 0: see `gaussdecode gaps ROOT`. One that may mean any table needs an order of all.",
     ),
     counter(
         "land_quarantine_entries",

@@ -36,6 +36,12 @@ def answered_n(ledger: Json) -> int:
     return int(ledger.get(KEY, {}).get("n", -1))
 
 
+def read_again_n(ledger: Json) -> int:
+    """Up to which entry all was ordered, and no order waits or has failed; -1 for none."""
+    states = {of.get("state") for title, of in ledger.items() if "." in title}
+    return -1 if states & {"asked", "failed"} else answered_n(ledger)
+
+
 def names_all(entry: CommitEntry) -> bool:
     """Whether a suspect entry names every table that may lack changes."""
     is_of_named = entry.extra.get(ONLY_THESE) or not entry.extra.get(ANY_TABLE, True)

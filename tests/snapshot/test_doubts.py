@@ -9,7 +9,7 @@ from gaussdecode.land.entry_steps import Draft
 from gaussdecode.land.files import Files
 from gaussdecode.land.snapshots import SnapshotStore
 from gaussdecode.model.landing import EntryKind, SourceIdentity, SourcePosition
-from gaussdecode.snapshot.doubts import ANY_TABLE, Doubts, answered_n
+from gaussdecode.snapshot.doubts import ANY_TABLE, Doubts, answered, answered_n, read_again_n
 
 IDENTITY = SourceIdentity("gaussdb", "7", "shop", "orders", "mppdb_decoding")
 
@@ -140,3 +140,12 @@ def test_a_long_run_notes_how_far_it_has_read(landing: Landing) -> None:
         landing.commit(EntryKind.IDLE)
         assert doubts.look()
     assert answered_n(landing.store.ledger()) == 8
+
+
+@pytest.mark.parametrize("state", ["asked", "failed"])
+def test_all_was_read_again_once_no_order_waits(state: str) -> None:
+    """An order is not its end, and one that failed is none."""
+    ledger = {**answered(7), "public.a": {"state": "done"}}
+    assert read_again_n({}) == -1
+    assert read_again_n(ledger) == 7
+    assert read_again_n({**ledger, "public.b": {"state": state}}) == -1

@@ -217,6 +217,9 @@ class LandingFacts(Protocol):
     def quarantined(self) -> Mapping[str, str]:
         """Why some tables stand still, by title."""
 
+    def read_again_n(self, source: str | None) -> int:
+        """Up to which entry suspect tables of a source, or of all, were ordered and read again; -1: none."""
+
     def stats(self) -> Mapping[str, float]:
         """Counters by metric, without their prefix."""
 

@@ -10,6 +10,7 @@ import dataclasses
 import datetime
 import threading
 from collections import Counter, deque
+from collections.abc import Callable
 from typing import Final
 from urllib.parse import unquote
 
@@ -94,7 +95,8 @@ class Landed:
         self._commits: deque[Commit] = deque(maxlen=COMMITS)
         self._alarms: Counter[EntryKind] = Counter()
         self._suspects: list[tuple[CommitEntry, set[str]]] = []  # and tables not read again
-        self._lasting = 0  # suspect entries of which nobody can see that all was read again
+        self._unnamed: list[CommitEntry] = []  # suspect entries that may mean any table
+        self._lasting = 0  # those beyond the number that is looked after
 
     def reach(self, entry: int, lsn: int | None = None) -> None:
         """An entry is durable.
@@ -161,16 +163,23 @@ class Landed:
         self._suspects = [(of, tables) for of, tables in left if tables]
         if entry.kind is not EntryKind.SUSPECT:
             return
-        if names_all(entry) and len(self._suspects) < _MOST_SUSPECTS:
+        if len(self._suspects) + len(self._unnamed) >= _MOST_SUSPECTS:
+            self._lasting += 1
+        elif names_all(entry):
             self._suspects.append((entry, set(entry.extra["tables"])))
         else:
-            self._lasting += 1
+            self._unnamed.append(entry)
 
-    @property
-    def unread_suspects(self) -> int:
-        """Suspect entries since the start that may mean tables which were not read again."""
+    def unread_suspects(self, read_n: Callable[[str | None], int]) -> int:
+        """Suspect entries since the start that may mean tables which were not read again.
+
+        Args:
+            read_n: up to which entry all tables of a source were read again, or of all sources: None.
+        """
         with self._lock:
-            return len(self._suspects) + self._lasting
+            unnamed = [of for of in self._unnamed if of.n > read_n(of.extra.get("source"))]
+            self._unnamed = unnamed
+            return len(self._suspects) + len(unnamed) + self._lasting
 
     def count(self, kind: EntryKind) -> int:
         """Entries of kind gap, suspect or quarantine since the start."""

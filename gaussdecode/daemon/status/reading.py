@@ -124,7 +124,7 @@ class Readings:
             "decode_decoder_changes_total": running.decoder_changes,
             "land_gap_entries_total": landing.landed.count(EntryKind.GAP),
             "land_suspect_entries_total": landing.landed.count(EntryKind.SUSPECT),
-            "land_unread_suspect_entries": landing.landed.unread_suspects,
+            "land_unread_suspect_entries": landing.landed.unread_suspects(landing.read_again_n),
             "land_quarantine_entries_total": landing.landed.count(EntryKind.QUARANTINE),
             "land_quarantined_tables": len(landing.quarantined),
             "land_snapshot_unreadable_requests": len(running.snapshot_faults()),

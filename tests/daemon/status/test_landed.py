@@ -75,7 +75,7 @@ def test_gaps_and_suspects_are_counted() -> None:
 
 
 def test_a_suspect_entry_ends_when_all_of_its_tables_were_read_again() -> None:
-    """By snapshots taken after it, whole ones; an entry that may mean any table stays."""
+    """By snapshots taken after it, whole ones; one that may mean any table, with the order of all."""
     landed = Landed()
 
     def suspect(n: int, *tables: str, is_any: bool) -> None:
@@ -87,15 +87,19 @@ def test_a_suspect_entry_ends_when_all_of_its_tables_were_read_again() -> None:
         said = {"snapshot": {"tables": of}}
         landed.add(dataclasses.replace(entry(n, kind=EntryKind.SNAPSHOT), extra=said))
 
-    assert landed.unread_suspects == 0
+    def unread(read_n: int = -1) -> int:
+        return landed.unread_suspects(lambda _: read_n)
+
+    assert unread() == 0
     suspect(5, "public.a", "public.b", is_any=False)
     read(6, 4, "public.a", "public.b")
     read(7, 5, "public.a", "public.b", where="id > 3")
     read(8, 5, "public.a")
-    assert landed.unread_suspects == 1
+    assert unread() == 1
     read(9, 5, "public.b", "public.c")
-    assert landed.unread_suspects == 0
+    assert unread() == 0
     assert landed.count(EntryKind.SUSPECT) == 1
     suspect(10, "public.a", is_any=True)
     read(11, 10, "public.a")
-    assert landed.unread_suspects == 1
+    assert unread() == unread(9) == 1
+    assert unread(10) == 0, "all tables were ordered, and have landed"

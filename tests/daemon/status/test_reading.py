@@ -47,6 +47,10 @@ class Landing:
         """What the landing counts of itself."""
         return self.landed.totals()
 
+    def read_again_n(self, source: str | None) -> int:
+        """Nothing was ordered."""
+        return -1
+
     def histograms(self) -> dict[str, dict[tuple[str, ...], Counted]]:
         """Durations of the landing."""
         return {"land_commit_to_durable_seconds": {(): Counted()}}

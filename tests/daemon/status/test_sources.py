@@ -65,6 +65,10 @@ class Landing:
         """None."""
         return {}
 
+    def read_again_n(self, source: str | None) -> int:
+        """Nothing was ordered."""
+        return -1
+
     def histograms(self) -> dict[str, Any]:
         """None."""
         return {}

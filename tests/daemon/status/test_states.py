@@ -310,7 +310,9 @@ def test_all_is_well() -> None:
 
 def test_a_lag_that_is_not_known_is_no_trouble() -> None:
     """Nor is it none: the state of the connection says why."""
-    unknown = {g(name): {(): math.nan} for name in ("source_lag_seconds", "source_lag_bytes")}
+    unknown: Values = {
+        g(name): {(): math.nan} for name in ("source_lag_seconds", "source_lag_bytes")
+    }
     seen = dataclasses.replace(WELL, values=unknown, ages={"land_durable_lsn": 601.0})
     assert find_troubles(seen) == []
 
