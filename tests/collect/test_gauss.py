@@ -13,6 +13,7 @@ from gaussdecode.collect.collector import Collector, CollectorSettings
 from gaussdecode.collect.spool import Spool
 from gaussdecode.collect.suspects import LIMIT, QUIET_SECONDS, Suspects
 from gaussdecode.collect.tables import Tables
+from gaussdecode.collect.unlanded import Unlanded
 from gaussdecode.errors import EX_CONFIG, SequenceError, SuspectError
 from gaussdecode.land.space import SpaceWait
 from gaussdecode.model.landing import EntryKind, SourcePosition
@@ -142,6 +143,23 @@ def test_entries_say_the_least_and_greatest_csn(make: Make) -> None:
         {"least": 4, "greatest": 6},
     ]
     assert [request.position.csn for request in writer.requests] == [5, 5, 8, 6]
+
+
+def test_the_oldest_commit_that_has_not_landed_is_known(make: Make) -> None:
+    """By its BEGIN while it comes, then by its COMMIT, and until its entry is durable."""
+    collector, _ = make()
+    assert collector.unlanded(0) == Unlanded(complete_lsn=collector.assembler.boundary_lsn)
+    collect(collector, begin(y=3_000_000), Row(1, 1, "a"))
+    assert collector.unlanded(0).oldest_time == 3.0
+    collect(collector, commit(100, time=4_000_000), begin(), Row(1, 2, "b"), commit(200))
+    collect(collector, begin(), Row(1, 3, "c"), commit(300, time=6_000_000))
+    assert collector.unlanded(0) == Unlanded(oldest_time=4.0)
+    collector._commit_if(is_due=True)
+    collect(collector, begin(), Row(1, 4, "d"), commit(400, time=8_000_000))
+    assert collector.unlanded(299) == Unlanded(oldest_time=4.0)
+    assert collector.unlanded(300) == Unlanded(oldest_time=8.0, landed_time=6.0)
+    collector._commit_if(is_due=True)
+    assert collector.unlanded(400) == Unlanded(landed_time=8.0, complete_lsn=400)
 
 
 def test_csn_that_comes_late_leaves_earlier_rows_null(make: Make) -> None:
