@@ -226,6 +226,20 @@ def test_scripts_see_a_lag(tmp_path: Path, port: int, changes: dict[str, object]
     assert main(["status", "--max-lag", "29", path]) == EX_UNAVAILABLE
 
 
+def test_a_lag_that_is_not_known_is_not_within_the_limit(
+    tmp_path: Path, port: int, changes: dict[str, object], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is a dash, and who gave a limit is told why it is not kept."""
+    changes.update(lag_seconds=None, lag_bytes=None, reader_lsn=None)
+    path = config(tmp_path, port)
+    assert main(["status", path]) == EX_OK
+    plain = capsys.readouterr()
+    assert "| -          |" in plain.out
+    assert "not known" not in plain.err
+    assert main(["status", "--max-lag", "99", path]) == EX_UNAVAILABLE
+    assert "The lag is not known, so it is not within --max-lag" in capsys.readouterr().err
+
+
 def test_waiting(
     changes: dict[str, object], port: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
