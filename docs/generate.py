@@ -36,6 +36,8 @@ Otherwise only the systemd credential `password`, and credentials of the mirror'
 
 `slot` (required) is the name of the replication slot: {slot};
 with kind gaussdb {gaussdb_slot}.
+`gaussdecode ctl CONFIG reload` takes changed keys. Where a restart is needed, the key says so. `slot`, and the names of `sources`,
+need one too.
 With `sources`, each source has a section with a name of its own (1 to 63 of A-Z, a-z, 0-9, _ and -). Then
 `slot` and the connection string belong there.
 
@@ -109,6 +111,9 @@ Evidence: in the tags v2.1.0 to v7.0.0-RC1 of the server's source, unless the ro
 {sources}"""
 
 
+_FOR_START: Final = "Needs a restart: a reload keeps the value that it started with."
+
+
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Write a Markdown table."""
     lines = [header, ["---"] * len(header), *rows]
@@ -126,7 +131,8 @@ def section(name: str, cls: type[Any]) -> str:  # Any: the section classes share
             is_empty = field.default in ((), "", None)
             default = "none" if is_empty else f"`{setting.type.show(field.default)}`"
         key = field.name.replace("_", "-")
-        rows.append((f"`{key}`", setting.type.allowed, default, setting.meaning))
+        meaning = f"{setting.meaning} {_FOR_START}" if setting.is_for_start else setting.meaning
+        rows.append((f"`{key}`", setting.type.allowed, default, meaning))
     doc = (cls.__doc__ or "").splitlines()[0]
     return f"## {name}\n\n{doc}\n\n{table(('key', 'allowed', 'default', 'meaning'), rows)}\n"
 

@@ -35,6 +35,7 @@ _ORDER: Final = (
     "check",
     "status",
     "top",
+    "ctl",
     "slot",
     "snapshot",
     "peek",

@@ -10,13 +10,14 @@ import contextlib
 import dataclasses
 import datetime
 import json
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from gaussdecode.collect._assembler import PUMP_END, Assembler
+from gaussdecode.collect._assembler import PUMP_END, PUMP_TIME, Assembler
 from gaussdecode.collect._columns import Accumulator
 from gaussdecode.collect.arrow import MESSAGES, TRANSACTIONS, Rows, system_rows, table_rows
 from gaussdecode.collect.descriptions import Descriptions
@@ -195,6 +196,8 @@ class Collector:
             where this one decides alone.
         watch: looks at the catalogue before each entry; None where nobody does.
         settle: asks the server what a transaction with DDL lost.
+        is_paused: asked each round; while it is true nothing more is taken, once the entry that was asked
+            for has been cut.
         read_again: has another session begin, which reads again what this one had no room for. Given why,
             and the CSN that has to have room first, 0 for none.
     """
@@ -216,7 +219,10 @@ class Collector:
         watch: CatalogWatch | None = None,
         read_again: Callable[[str, int], None] = lambda *_: None,
         settle: Settle = nobody_tells,
+        is_paused: Callable[[], bool] = _never,
     ) -> None:
+        self._is_paused = is_paused
+        self.is_entry_asked = False
         self._barrier = barrier
         self._watch = watch
         self._read_again = read_again
@@ -521,12 +527,19 @@ class Collector:
         if self._settings.by_csn and not self._is_cut_short():
             assembler.pass_csn(assembler.arrived_csn, assembler.arrived_lsn)
 
+    def end_entry(self) -> None:
+        """Another thread: have an entry cut as soon as one can be, of what has arrived."""
+        self.is_entry_asked = True
+
     def _pump(self, rings: Sequence[Ring]) -> int:
-        """Collect for a while.
+        """Collect for a while, or wait as long where collecting is paused.
 
         Raises:
             TableError: a row cannot be decoded; names its table.
         """
+        if self._is_paused() and not self.is_entry_asked:
+            time.sleep(SLICE_SECONDS)
+            return PUMP_TIME
         try:
             return self.assembler.pump(rings, self.timing.slice_seconds)
         except RowError as error:
@@ -628,6 +641,8 @@ class Collector:
 
     def _is_due(self) -> bool:
         timing = self.timing
+        if self.is_entry_asked:
+            return True
         return self._suspects.is_due(timing.effective_interval) or timing.is_due(self._position.lsn)
 
     def _commit_if(self, *, is_due: bool) -> None:
@@ -640,6 +655,7 @@ class Collector:
         self._keep_prepared()
         if not assembler.waiting_count and assembler.boundary_lsn <= self._position.lsn:
             assembler.answered()
+            self.is_entry_asked = False
             return
         self._look_at_catalog()
         self._writer.commit(self._request(self._position.until))
@@ -663,6 +679,8 @@ class Collector:
             held_bytes=assembler.retained_bytes,
             given_up_csn=assembler.least_given_up,
         )
+        if self.is_entry_asked:
+            barrier.ask(name, is_due=True)
         kept_csn, cut = barrier.look(name, seen)
         assembler.keep_up_to(kept_csn)
         if cut is None:
@@ -737,6 +755,7 @@ class Collector:
         self._truncates.clear()
         self._changes.clear()
         self.timing.committed()
+        self.is_entry_asked = False
         return request
 
     def _said(self) -> dict[str, Any]:  # Any: JSON

@@ -136,6 +136,8 @@ class EntryBarrier:
     def _due_at(self, interval: float) -> float | None:
         if sum(seen.held_bytes for seen in self._seen.values()) * _FULL_SHARE > self._memory_bytes:
             return 0.0
+        if self._is_asked:
+            return 0.0
         if any(limit > self._passed_csn for limit in self._limits.values()):
             return 0.0
         return self._waiting_since + interval if self._waiting_since else None
@@ -203,14 +205,16 @@ class EntryBarrier:
         self._decided = cut._replace(csn=csn)
 
     def ask(self, name: str, *, is_due: bool) -> bool:
-        """Without marks: whether a collector is to give its part now.
+        """Whether a collector is to give its part now; with marks, where one is due, have one taken.
 
         Args:
             name: name of its source.
             is_due: it finds an entry due.
         """
         with self._changed:
-            self._is_asked |= is_due
+            if is_due and not self._is_asked:
+                self._is_asked = True
+                self._changed.notify_all()
             may_give = name not in self._parts and not self._held and not self._is_over
             return self._is_asked and may_give
 

@@ -47,7 +47,7 @@ _SHARED: Final = {
     "prometheus.yml": "prometheus/prometheus.yml",
     "gaussdecode.json": "grafana/gaussdecode.json",
 }
-_PROGRAM: Final = re.compile(r"^ExecStart=\S+", re.MULTILINE)
+_PROGRAM: Final = re.compile(r"^(Exec(?:Start|Reload))=\S+", re.MULTILINE)
 _PLAIN: Final = re.compile(r"/[A-Za-z0-9/._+-]+")
 _HIDDEN: Final = ("/home/", "/root/", "/run/user/", "/tmp/", "/var/tmp/")  # noqa: S108 - by the unit
 _MODE: Final = 0o644
@@ -191,7 +191,7 @@ def _units(program: str) -> Iterator[tuple[str, bytes]]:
     for name, place in _PLACES.items():
         text = (units / name).read_text()
         if name.endswith(".service"):
-            text = _PROGRAM.sub(f"ExecStart={program}", text, count=1)
+            text = _PROGRAM.sub(rf"\g<1>={program}", text)
         yield place, text.encode()
 
 

@@ -57,6 +57,7 @@ from gaussdecode.settings.sections import Config
 from gaussdecode.settings.source_sections import table_pairs
 from gaussdecode.snapshot.choice import stopped
 from gaussdecode.snapshot.doubts import read_again_n
+from gaussdecode.snapshot.dropped import EVERY_SOURCE
 from gaussdecode.snapshot.read import published_oids
 from gaussdecode.snapshot.tablefilter import TableFilter, note_beginning
 from gaussdecode.source.coverage import Coverage
@@ -75,6 +76,7 @@ class Pipeline:
         should_stop: asked while waiting.
         is_paused: whether work that can wait is to wait.
         prepared: children that were started before; None for no such.
+        is_collecting_paused: whether an operator wants nothing more to land.
 
     Attributes:
         landed: up to where, and what; written by the threads that commit.
@@ -88,8 +90,10 @@ class Pipeline:
         should_stop: Callable[[], bool],
         is_paused: Callable[[], bool] = lambda: False,
         prepared: Prepared | None = None,
+        is_collecting_paused: Callable[[], bool] = lambda: False,
     ) -> None:
         self.prepared = prepared or Prepared()
+        self.is_paused = is_collecting_paused
         self._config = config
         self._should_stop = should_stop
         self._is_paused = is_paused
@@ -381,6 +385,35 @@ class Pipeline:
         """Have the session end in order and another one begin."""
         self.is_restart_wanted = True
 
+    def ask_snapshot(self, title: str) -> None:
+        """Ask for the existing rows of a table; durable when this returns."""
+        for runtime in self.runtimes.values():
+            source = runtime.source
+            every = {} if source is None else {"source": source, EVERY_SOURCE: True}
+            runtime.snapshots.ask({"table": title, "where": None, **every})
+
+    def end_entry(self) -> Callable[[], bool]:
+        """Have an entry cut of what has arrived; gives what tells whether it has landed."""
+        asked = []
+        for runtime in self.runtimes.values():
+            collector = None if runtime.session is None else runtime.session.collector
+            if collector is not None:
+                collector.end_entry()
+                asked.append((runtime, collector))
+
+        def has_landed() -> bool:
+            return all(
+                runtime.session is None  # it drains, or what it had comes again
+                or runtime.session.collector is not collector
+                or (
+                    not collector.is_entry_asked
+                    and (runtime.durable_lsn or 0) >= collector.position.lsn
+                )
+                for runtime, collector in asked
+            )
+
+        return has_landed
+
     def change_decoders(self, count: int) -> None:
         """Have the next session decode with so many, and begin it."""
         self._first.decoder_count = count
@@ -460,7 +493,8 @@ class Pipeline:
         self._was_full = is_full
         for runtime in self.runtimes.values():
             if runtime.session is not None:
-                runtime.session.control.set(Word.DISK_WAIT, int(is_full))
+                # Nobody has to move in a pause either.
+                runtime.session.control.set(Word.DISK_WAIT, int(is_full or self.is_paused()))
             if runtime.streaming.may_resume(runtime.durable_lsn):
                 self.restart_session()
             runtime.renew_if_due()

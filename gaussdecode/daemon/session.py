@@ -196,6 +196,11 @@ class Session:
         return self
 
     @property
+    def has_lost_source(self) -> bool:
+        """The reader has reported why nothing more comes: what has come is to be collected."""
+        return self._reader_error is not None
+
+    @property
     def decoder_count(self) -> int:
         """1 decodes in the reader's process."""
         return self._settings.decoder_count

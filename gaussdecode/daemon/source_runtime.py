@@ -125,6 +125,9 @@ class Shared(Protocol):
     def should_stop(self) -> bool:
         """Whether the sessions are to end."""
 
+    def is_paused(self) -> bool:
+        """Whether collecting is to pause."""
+
     def restart_session(self) -> None:
         """Have the sessions end in order and others begin."""
 
@@ -340,7 +343,14 @@ class SourceRuntime:
             watch,
             self._read_again,
             self._settle,
+            self._is_paused,
         )
+
+    def _is_paused(self) -> bool:
+        """Collecting is paused, and the session is not to end: then what has arrived lands first."""
+        if not self._shared.is_paused() or self._shared.should_stop():
+            return False
+        return self.session is None or not self.session.has_lost_source
 
     def _read_again(self, reason: str, first_csn: int) -> None:
         """Have the sessions begin anew after an entry, for what they had no room for."""

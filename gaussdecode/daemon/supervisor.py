@@ -13,13 +13,14 @@ States, for `status` and systemd: starting, connecting, streaming, retrying, ref
 Refused is short: a loss is shown to the next scrape before the daemon ends of it.
 
 SIGTERM and SIGINT stop in order. SIGHUP does so where the daemon was started at a terminal,
-which has gone then; under systemd it is refused with a line in the log: the configuration is
-read at the start and at no other time.
+which has gone then; elsewhere it is a reload.
 
-There is no reload: nobody could say which of eighty keys took effect, and a restart costs seconds and no
-change.
+A reload (`daemon.acts`) ends the session in order and makes everything but the process anew, with the
+configuration that was read: what a start does, so that no key can take effect in part. If no stream
+begins with it, the same is done with the former one.
 """
 
+import dataclasses
 import math
 import random
 import signal
@@ -31,7 +32,10 @@ from pkgutil import resolve_name
 from types import FrameType
 from typing import Final
 
+from gaussdecode import logs
 from gaussdecode.daemon import lost_slot, quarantine
+from gaussdecode.daemon.acts import Acts
+from gaussdecode.daemon.control import Act, ActQueue, ControlSocket
 from gaussdecode.daemon.decoders import Choice, Seen
 from gaussdecode.daemon.guard import Guard, GuardSettings, Look
 from gaussdecode.daemon.idle import Idle
@@ -148,41 +152,71 @@ class Supervisor:
         self, config: Config, notifier: Notifier, prepared: Prepared | None = None
     ) -> None:
         self._prepared = prepared
-        self._config = config
         self._notifier = notifier
         self._stop = threading.Event()
+        self._running = Running()
+        self._queue = ActQueue()
+        self._acts = Acts(config, self._running, self._queue)
         self._is_reload_asked = False
         self._is_at_terminal = sys.stdin is not None and sys.stdin.isatty()
-        self._backoff = Backoff(config.source.retry_first, config.source.retry_max)
-        self._login_backoff = Backoff(
-            _LOGIN_FACTOR * config.source.retry_first, _LOGIN_FACTOR * config.source.retry_max
-        )
         self._facts = DaemonFacts.of(config)
-        self._running = Running()
+        self._use(config)
         self._pipeline: Pipeline | None = None
         self._readings: Readings | None = None
         self._summary: Summary | None = None
         self._looked_at: Look | None = None
         self._has_streamed = False
         self._idle = Idle()
-        self._choice = _choice(config)
         self._cores = Cores()
 
+    def _use(self, config: Config) -> None:
+        """Take what follows from a configuration alone."""
+        source = config.source
+        self._config = config
+        started = self._facts.started_time
+        self._facts = dataclasses.replace(DaemonFacts.of(config), started_time=started)
+        self._backoff = Backoff(source.retry_first, source.retry_max)
+        self._login_backoff = Backoff(
+            _LOGIN_FACTOR * source.retry_first, _LOGIN_FACTOR * source.retry_max
+        )
+        self._choice = _choice(config)
+
     def run(self) -> None:
-        """Recover the landing, then stream until stopped.
+        """Recover the landing, then stream until stopped; with each configuration that is reloaded.
 
         Raises:
             GaussDecodeError: why it cannot go on.
         """
-        self._check_snapshots()
-        self._check_memory()
         signal.signal(signal.SIGTERM, self._on_signal)
         signal.signal(signal.SIGINT, self._on_signal)
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as under nohup
             signal.signal(signal.SIGHUP, self._on_hangup)
+        try:
+            while True:
+                try:
+                    self._run_configured()
+                except GaussDecodeError as error:
+                    if self._stop.is_set() or not self._acts.has_failed(error):
+                        raise
+                config = self._acts.take_next()
+                if config is None or self._stop.is_set():
+                    return
+                self._use(config)
+                logs.configure(config.monitoring.log_level, slot=config.slot)
+        finally:
+            self._acts.close()
+
+    def _run_configured(self) -> None:
+        """Do all of it with one configuration."""
+        self._check_snapshots()
+        self._check_memory()
         self._notifier.extend(_START_SECONDS)
         with Pipeline(
-            self._config, self._should_end, self._running.is_optional_paused, self._prepared
+            self._config,
+            self._should_end,
+            self._running.is_optional_paused,
+            self._prepared,
+            self._acts.is_paused,
         ) as pipeline:
             self._pipeline = pipeline
             self._readings = readings = Readings(self._facts, self._running, pipeline)
@@ -192,7 +226,7 @@ class Supervisor:
                 if self._recover(pipeline):
                     self._follow(pipeline, readings, server)
             finally:
-                self._set_state("stopping")
+                self._leave()
                 server.close()
                 summary.tell(time.monotonic(), readings.lag(None), is_last=True)
 
@@ -235,6 +269,7 @@ class Supervisor:
 
     def _follow(self, pipeline: Pipeline, readings: Readings, server: MonitoringServer) -> None:
         """Stream into a landing that is recovered, until stopped."""
+        control = ControlSocket(self._config.landing.root, self._queue.ask)
         guard = self._start_guard(readings)
         snapshots = self._start_snapshots(pipeline)
         self._notifier.ready("landing recovered")
@@ -244,7 +279,8 @@ class Supervisor:
             self._let_be_seen(server, error)
             raise
         finally:
-            self._set_state("stopping")
+            self._leave()
+            control.close()
             if snapshots is not None:
                 snapshots.close()
             guard.close()
@@ -267,13 +303,18 @@ class Supervisor:
     def _on_hangup(self, number: int, frame: FrameType | None) -> None:
         if self._is_at_terminal:
             self._stop.set()
-        self._is_reload_asked = True  # logged by the next tick, not in the middle of anything
+        self._is_reload_asked = True  # for the next tick, not in the middle of anything
 
     def _should_end(self) -> bool:
         """A session is to end in order: on request, or because the guard gives the slot up."""
         guard = self._running.guard
         is_restart_wanted = self._pipeline is not None and self._pipeline.is_restart_wanted
-        return self._stop.is_set() or is_restart_wanted or (guard is not None and guard.wants_drop)
+        is_giving_up = guard is not None and guard.wants_drop
+        return self._is_leaving() or is_restart_wanted or is_giving_up
+
+    def _is_leaving(self) -> bool:
+        """No more sessions with this configuration."""
+        return self._stop.is_set() or self._acts.next is not None
 
     def _start_guard(self, readings: Readings) -> Guard:
         config = self._config
@@ -333,7 +374,8 @@ class Supervisor:
     # ---- sessions --------------------------------------------------------------------
 
     def _run_sessions(self, pipeline: Pipeline, readings: Readings) -> None:
-        while not self._stop.is_set():
+        while not self._is_leaving():
+            self._acts.is_hurried = False
             self._set_state("connecting", self._running.standing.reason)  # why it did not before
             self._running.sessions += 1
             began = time.monotonic()
@@ -372,7 +414,7 @@ class Supervisor:
             error = self._give_up(pipeline, error)
             if error is None and self._config.source.kind is SourceKind.CAPTURE:
                 return  # a recording ends
-            if error is not None and not self._stop.is_set():
+            if error is not None and not self._is_leaving():
                 self._wait(error, time.monotonic() - began, shown)
 
     def _run_one(
@@ -432,6 +474,7 @@ class Supervisor:
     def _on_streaming(self) -> None:
         self._has_streamed = True
         self._set_state("streaming")
+        self._acts.has_begun()
 
     def _was_let_in(self, pipeline: Pipeline) -> bool:
         """Whether the server has let us in before, now or in an earlier process."""
@@ -447,6 +490,8 @@ class Supervisor:
             lasted: how long it took.
             shown: the credentials that it began with.
         """
+        if self._acts.has_failed(error):
+            return  # nobody waits: the former configuration comes next
         reason = error_text(error)
         self._set_state("retrying", reason)
         if isinstance(error, LoginRefusedError):
@@ -503,11 +548,18 @@ class Supervisor:
 
     def _pass_time(self, seconds: float, is_over: Callable[[], bool] = lambda: False) -> None:
         deadline = time.monotonic() + seconds
-        while not self._stop.is_set() and time.monotonic() < deadline and not is_over():
+        while (
+            not (self._is_leaving() or self._acts.is_hurried or is_over())
+            and time.monotonic() < deadline
+        ):
             self._on_tick()
             self._stop.wait(min(POLL_SECONDS, seconds))
 
     # ---- how it is -------------------------------------------------------------------
+
+    def _leave(self) -> None:
+        """Show that the daemon ends, or that it begins again with another configuration."""
+        self._set_state("stopping" if self._acts.next is None else "starting")
 
     def _set_state(self, state: str, reason: str | None = None) -> None:
         self._running.standing = standing = Standing(state, reason)
@@ -527,9 +579,10 @@ class Supervisor:
         self._look_at_server(self._pipeline)
         if self._choice is not None and not self._should_end():
             self._choose_decoders(self._pipeline, self._choice)
+        self._acts.look(self._pipeline)
         if self._is_reload_asked and not self._is_at_terminal:
             self._is_reload_asked = False
-            _log.warning(Event.RELOAD_REFUSED, text="restart to read the configuration again")
+            self._acts.carry_out(Act("reload", None, "SIGHUP"), self._pipeline)
         if not self._notifier.feed(time.monotonic(), self._is_alive):
             _log.error(Event.WATCHDOG_WITHHELD)
 

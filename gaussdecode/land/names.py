@@ -20,6 +20,8 @@ from typing import Final
 
 LAYOUT: Final = "layout.json"
 LOCK: Final = ".lock"
+CONTROL: Final = ".control"
+"""The socket of the running daemon; no part of the landing."""
 MIRROR: Final = "mirror.json"
 SERVER: Final = "server.json"
 COMMITS: Final = "commits"

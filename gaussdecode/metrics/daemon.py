@@ -59,6 +59,12 @@ DAEMON: Final[tuple[Metric, ...]] = (
         "Streams started, including the first one",
         "Growing: connections break; see the log and daemon_restarts_total.",
     ),
+    gauge(
+        "daemon_paused",
+        "bool",
+        "1 while an operator has paused the landing",
+        "1: nothing lands, and the server keeps WAL. `gaussdecode ctl SLOT resume` goes on.",
+    ),
     counter(
         "daemon_restarts",
         "restarts",

@@ -2,9 +2,13 @@
 
 import http.client
 import json
+import socket
 from typing import Any, Final
 
+from gaussdecode.daemon.control import ANSWER_SECONDS, Answer, at_root
 from gaussdecode.errors import SourceError
+from gaussdecode.host.access import refused
+from gaussdecode.land.names import CONTROL
 from gaussdecode.settings.sections import Config
 from gaussdecode.settings.types import Address
 
@@ -56,6 +60,31 @@ def ask_status(config: Config) -> Record:
             str(record["slot_name"]),
         )
     return record
+
+
+def ask_act(config: Config, act: str, table: str | None) -> Answer:
+    """Have the daemon carry out an act, and wait for the answer.
+
+    Raises:
+        SourceError: no daemon answers.
+    """
+    root = config.landing.root
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client, at_root(root) as path:
+            client.settimeout(ANSWER_SECONDS + _SECONDS)
+            client.connect(path)
+            client.sendall(json.dumps({"act": act, "table": table}).encode() + b"\n")
+            with client.makefile("rb") as answer:
+                record = json.loads(answer.readline(_MAX_BYTES))
+        return Answer(bool(record["is_done"]), str(record["text"]))
+    except PermissionError as error:
+        raise refused(root / CONTROL, error) from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        why = _why(error) if isinstance(error, OSError) else "no whole answer"
+        raise SourceError(
+            f"{config.path.name}: no daemon answers at {root / CONTROL} ({why}); "
+            f"is it running? (systemctl status gaussdecode@{config.name})"
+        ) from None
 
 
 def fetch(listen: Address, path: str) -> tuple[int, bytes]:

@@ -43,7 +43,9 @@ class LandingConfig:
     """Directory, size, format and retention of the landed files."""
 
     root: Path = dataclasses.field(
-        metadata=setting(AbsolutePath(), "Directory of this landing, on a local file system.")
+        metadata=setting(
+            AbsolutePath(), "Directory of this landing, on a local file system.", is_for_start=True
+        )
     )
     target_file_size: int = dataclasses.field(
         default=128 * MIB,
@@ -89,6 +91,7 @@ class LandingConfig:
             "table is not listed, each change lands once per node. If a listed table is not "
             "replicated, the rows of the other nodes are missing; this is not checked. "
             "Do not change it once the landing has begun.",
+            is_for_start=True,
         ),
     )
     retention: float | None = dataclasses.field(

@@ -56,7 +56,9 @@ class SourceConfig:
 
     kind: SourceKind = dataclasses.field(
         metadata=setting(
-            Choice(tuple(SourceKind)), "The source: a slot of a server, or a recording."
+            Choice(tuple(SourceKind)),
+            "The source: a slot of a server, or a recording.",
+            is_for_start=True,
         )
     )
     dsn: str = dataclasses.field(
@@ -133,7 +135,9 @@ class SourceConfig:
     )
     file: Path | None = dataclasses.field(
         default=None,
-        metadata=setting(AbsolutePath(), "The recording to read, with kind capture."),
+        metadata=setting(
+            AbsolutePath(), "The recording to read, with kind capture.", is_for_start=True
+        ),
     )
     allow_insecure: bool = dataclasses.field(
         default=False,
@@ -203,6 +207,7 @@ class Member:
         metadata=setting(
             Text(r"[^\0]{1,63}", "a name, as `slot`"),
             "Name of the replication slot on this server.",
+            is_for_start=True,
         )
     )
     slice_id: int | None = dataclasses.field(

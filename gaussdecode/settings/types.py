@@ -469,13 +469,17 @@ class Setting:
         type: reads and shows it.
         meaning: one or two sentences.
         is_secret: its value is never repeated.
+        is_for_start: only a restart changes it, a reload does not.
     """
 
     type: ValueType
     meaning: str
     is_secret: bool = False
+    is_for_start: bool = False
 
 
-def setting(value_type: ValueType, meaning: str, *, is_secret: bool = False) -> dict[str, Setting]:
+def setting(
+    value_type: ValueType, meaning: str, *, is_secret: bool = False, is_for_start: bool = False
+) -> dict[str, Setting]:
     """Make the metadata of a field that is set in the file."""
-    return {"setting": Setting(value_type, meaning, is_secret)}
+    return {"setting": Setting(value_type, meaning, is_secret, is_for_start)}

@@ -1,6 +1,7 @@
 """Tests for `gaussdecode.commands.install_units`: what systemd makes of what it writes."""
 
 import os
+import re
 import subprocess
 import tempfile
 from pathlib import Path
@@ -201,4 +202,6 @@ def test_slots_belong_to_one_target(tmp_path: Path, run: Run) -> None:
     }
     unit = (tmp_path / SYSTEM / "gaussdecode@.service").read_text()
     assert "\nPartOf=gaussdecode.target\n" in unit, "stop and restart of the target reach slots"
-    assert "ExecReload" not in unit, "there is no reload, and systemctl says so"
+    programs = re.findall(r"^Exec(?:Start|Reload)=(\S+) (?:run|ctl) ", unit, re.MULTILINE)
+    assert len(programs) == len(("ExecStart", "ExecReload"))
+    assert len(set(programs)) == 1, "both are the installed program"

@@ -118,6 +118,19 @@ def test_every_alert_is_provoked() -> None:
     assert {rule["alert"] for rule in installed()} == PROVOKED
 
 
+@provokes("GaussdecodePaused")
+def test_a_pause(database_15: Database, make_daemon: MakeDaemon, watch: MakeWatch) -> None:
+    """An operator pauses the landing, and ends it."""
+    daemon = make_daemon(prepared(database_15))
+    with daemon, watch(daemon) as prometheus:
+        daemon.wait_for_state("streaming")
+        assert main(["ctl", str(daemon.config_path), "pause"]) == 0
+        prometheus.fires("GaussdecodePaused")
+        assert main(["ctl", str(daemon.config_path), "resume"]) == 0
+        prometheus.resolves("GaussdecodePaused")
+        assert daemon.stop() == 0
+
+
 @provokes("GaussdecodeTurnsHeld")
 def test_a_transaction_that_nobody_ends(
     servers: Callable[[int], Postgres], tmp_path: Path, watch: MakeWatch

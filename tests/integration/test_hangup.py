@@ -1,4 +1,4 @@
-"""SIGHUP: no reload under systemd; the end, in order, where the terminal has gone."""
+"""SIGHUP ends a daemon in order where its terminal has gone; elsewhere see test_control.py."""
 
 import os
 import signal
@@ -7,26 +7,13 @@ import sys
 from collections.abc import Callable
 
 import pytest
-from kit.daemon import Daemon, wait_until
+from kit.daemon import Daemon
 from kit.postgres import Database
 
 from gaussdecode.errors import EX_OK
 
 pytestmark = pytest.mark.integration
 MakeDaemon = Callable[..., Daemon]
-
-
-def test_a_hangup_is_no_reload(database_15: Database, make_daemon: MakeDaemon) -> None:
-    """Without a terminal it is refused in the log, and the stream goes on."""
-    database_15.execute("CREATE TABLE public.t (id int4 PRIMARY KEY)")
-    database_15.create_slot()
-    daemon = make_daemon(database_15).start()
-    daemon.wait_for_state("streaming")
-    os.kill(daemon.pid, signal.SIGHUP)
-    wait_until(lambda: '"reload_refused"' in daemon.log.read_text(), "it is refused")
-    database_15.execute("INSERT INTO public.t VALUES (1)")
-    daemon.catch_up()
-    assert daemon.stop() == EX_OK
 
 
 def test_a_terminal_that_goes_stops_the_daemon(

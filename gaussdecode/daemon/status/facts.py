@@ -147,6 +147,29 @@ class Standing:
         return self.state if self.reason is None else f"{self.state}: {self.reason}"
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pause:
+    """An operator wants nothing more to land.
+
+    Attributes:
+        by: who asked.
+        since: seconds since 1970.
+    """
+
+    by: str
+    since: float
+
+    @property
+    def text(self) -> str:
+        """For people."""
+        since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(self.since))
+        return f"paused by {self.by} since {since}"
+
+    def to_record(self) -> dict[str, object]:
+        """Make it fit for JSON."""
+        return {"by": self.by, "since": self.since}
+
+
 @dataclasses.dataclass(slots=True)
 class Running:
     """Data that change while the daemon runs. Written by main's thread only.
@@ -156,6 +179,7 @@ class Running:
         session: the running one, or None between two.
         sessions: started so far.
         restarts: sessions that ended in an error, by class of error.
+        pause: the pause that an operator asked for; None without one.
         decoder_changes: sessions that ended for another number of decoders.
         is_slot_lost: the daemon ends because changes are missing.
         guard: guard of slot and disk, or None before it looks.
@@ -169,6 +193,7 @@ class Running:
     session: Session | SessionGroup | None = None
     sessions: int = 0
     restarts: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    pause: Pause | None = None
     decoder_changes: int = 0
     is_slot_lost: bool = False
     guard: Guard | None = None
@@ -176,6 +201,12 @@ class Running:
     snapshot_read: Callable[[], tuple[int, int]] = lambda: (0, 0)
     snapshot_faults: Callable[[], dict[str, str]] = dict
     is_snapshot_settled: Callable[[], bool] = lambda: False
+
+    @property
+    def shown_state(self) -> str:
+        """The word for the operator: a stream that is paused is called so."""
+        is_paused = self.pause is not None and self.standing.is_streaming
+        return "paused" if is_paused else self.standing.state
 
     def decoder_count(self, facts: DaemonFacts) -> int:
         """Decoders of each running session; between two, of the first."""

@@ -120,6 +120,7 @@ class Readings:
             "daemon_memory_budget_bytes": facts.budget_bytes,
             "daemon_start_time_seconds": facts.started_time,
             "daemon_sessions_total": running.sessions,
+            "daemon_paused": float(running.pause is not None),
             "decode_decoders": running.decoder_count(facts),
             "decode_decoder_changes_total": running.decoder_changes,
             "land_gap_entries_total": landing.landed.count(EntryKind.GAP),
@@ -193,6 +194,7 @@ class Readings:
                 warn_before=facts.warn_before,
                 config=facts.config,
                 root=facts.root,
+                pause=None if self._running.pause is None else self._running.pause.text,
             )
         )
 

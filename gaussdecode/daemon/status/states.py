@@ -93,6 +93,7 @@ class Seen:
         warn_before: seconds; the guard's own bound.
         config: path of the configuration.
         root: directory of the landing.
+        pause: who paused the landing and since when, in words; None without a pause.
     """
 
     values: Mapping[str, Mapping[Labels, float]]
@@ -111,6 +112,7 @@ class Seen:
     warn_before: float | None
     config: Path
     root: Path
+    pause: str | None = None
 
     def total(self, name: str) -> float:
         """Sum over all labels; 0 for what is not shown."""
@@ -395,6 +397,15 @@ def _process_stopped(seen: Seen) -> Told | None:
     return " ".join(of.what for of in seen.stopped), " ".join(of.action for of in seen.stopped)
 
 
+def _paused(seen: Seen) -> Told | None:
+    if seen.pause is None:
+        return None
+    return (
+        f"The landing is {seen.pause}. Nothing lands, and the server keeps WAL for the slot.",
+        f"{seen.command('ctl', str(seen.config), 'resume')} goes on. So does a restart.",
+    )
+
+
 def _no_progress(seen: Seen) -> Told | None:
     age = seen.ages.get("land_durable_lsn", 0.0)
     lag = seen.get("source_lag_bytes") or 0.0
@@ -660,6 +671,7 @@ STATES: Final[tuple[State, ...]] = (
     State("snapshot-request", _E, "GaussdecodeSnapshotFailed", _snapshot_request),
     State("suspect", _E, "GaussdecodeSuspectTransactions", _suspects),
     State("down", _E, "GaussdecodeDown", None, is_unready=True),
+    State("paused", _W, "GaussdecodePaused", _paused, is_unready=True, explains=_STUCK),
     State("disk-filling", _W, "GaussdecodeDiskFillingUp", _disk_filling),
     State("mirror-away", _W, "GaussdecodeMirrorAway", _mirror_away),
     State("guard-blind", _W, "GaussdecodeGuardBlind", _guard_blind),

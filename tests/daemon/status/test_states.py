@@ -120,6 +120,7 @@ BAD: Final = (
         {g("land_suspect_entries_total"): "0x60 1x60"},
         {"ages": {"land_suspect_entries_total": 60.0}},
     ),
+    Case("paused", {g("daemon_paused"): "1x120"}, {"pause": "paused by root since noon"}),
     Case(
         "turns-held",
         {g("collect_turn_held_seconds"): "301x120"},
@@ -190,6 +191,7 @@ GOOD: Final = (
     Case("quarantined", {g("land_quarantined_tables"): "0x120"}),
     Case("snapshot-failed", {g("land_snapshot_failed_tables"): "0x120"}),
     Case("prepared-long", {g("collect_prepared_seconds"): "3599x120"}),
+    Case("paused", {g("daemon_paused"): "0x120"}),
     Case("turns-held", {g("collect_turn_held_seconds"): "300x120"}),
     Case("not-streamed", {g("source_streaming_fallbacks_total"): "1x120"},
          {"ages": {"source_streaming_fallbacks_total": 3601.0}}),

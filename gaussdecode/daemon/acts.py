@@ -1,0 +1,172 @@
+"""Carry out the acts of an operator in the main thread: pause, resume, reload, reconnect, rotate, snapshot.
+
+Nothing of this is durable by itself. A pause ends with the process: a restart resumes. A reload takes the
+file, which the next start reads anyway; the daemon keeps what it has read once a stream has begun with it,
+and goes back to the former configuration if none begins. A snapshot is a request in the landing, as that
+of ``gaussdecode snapshot``.
+"""
+
+import time
+from collections.abc import Callable
+
+from gaussdecode import logs
+from gaussdecode.daemon.control import Act, ActQueue
+from gaussdecode.daemon.pipeline import Pipeline
+from gaussdecode.daemon.status.facts import Pause, Running
+from gaussdecode.errors import ConfigError, GaussDecodeError, error_text
+from gaussdecode.model.lsn import Lsn
+from gaussdecode.model.title import split_title, table_title
+from gaussdecode.settings.load import load
+from gaussdecode.settings.reload import compare
+from gaussdecode.settings.sections import Config
+
+_log = logs.get_logger("daemon")
+_KEPT_WAL = "the server keeps WAL for the slot until `resume`"
+
+
+class Acts:
+    """What operators have asked for, and what waits for its end.
+
+    Args:
+        config: the configuration that the daemon begins with.
+        running: shows the pause.
+        queue: has the acts.
+
+    Attributes:
+        next: configuration to go on with once the session has ended; None without a reload.
+        is_hurried: a new session was asked for: nobody waits before it.
+    """
+
+    def __init__(self, config: Config, running: Running, queue: ActQueue) -> None:
+        self._config = config
+        self._former: Config | None = None  # until a stream has begun with the one that was read
+        self._running = running
+        self._queue = queue
+        self._landing: list[tuple[Act, Callable[[], bool], Callable[[], str]]] = []
+        self._for_stream: list[tuple[Act, str]] = []
+        self.next: Config | None = None
+        self.is_hurried = False
+
+    def is_paused(self) -> bool:
+        """Nothing more is to land."""
+        return self._running.pause is not None
+
+    def look(self, pipeline: Pipeline) -> None:
+        """Called several times per second."""
+        for act in self._queue.take():
+            self.carry_out(act, pipeline)
+        for item in list(self._landing):
+            act, has_landed, tell = item
+            if has_landed():
+                self._landing.remove(item)
+                act.finish(tell())
+
+    def carry_out(self, act: Act, pipeline: Pipeline) -> None:
+        """Begin an act, or refuse it."""
+        if self._running.standing.state == "starting":
+            act.refuse("the landing is being recovered; ask again when this is done")
+            return
+        try:
+            getattr(self, f"_{act.name}")(act, pipeline)
+        except GaussDecodeError as error:
+            act.refuse(error_text(error))
+        except OSError as error:
+            act.refuse(error.strerror or type(error).__name__)
+
+    def _pause(self, act: Act, pipeline: Pipeline) -> None:
+        if self._running.pause is None:
+            self._running.pause = Pause(act.by, time.time())
+        pause = self._running.pause
+        has_landed = pipeline.end_entry()
+        self._landing.append(
+            (act, has_landed, lambda: f"{pause.text}; {_landed(pipeline)}; {_KEPT_WAL}")
+        )
+
+    def _resume(self, act: Act, pipeline: Pipeline) -> None:
+        pause, self._running.pause = self._running.pause, None
+        act.finish("it was not paused" if pause is None else f"goes on; it was {pause.text}")
+
+    def _rotate(self, act: Act, pipeline: Pipeline) -> None:
+        self._landing.append((act, pipeline.end_entry(), lambda: _landed(pipeline)))
+
+    def _reconnect(self, act: Act, pipeline: Pipeline) -> None:
+        pipeline.restart_session()
+        self.is_hurried = True
+        self._for_stream.append((act, "a new session streams, from the durable position on"))
+
+    def _snapshot(self, act: Act, pipeline: Pipeline) -> None:
+        reason = self._config.snapshot_refusal
+        if reason is not None:
+            raise ConfigError(reason)
+        title = title_of(act.table or "")
+        pipeline.ask_snapshot(title)
+        act.finish(f"the existing rows of {title} are asked for; `gaussdecode status` shows them")
+
+    def _reload(self, act: Act, pipeline: Pipeline) -> None:
+        if self._former is not None:
+            raise ConfigError("another reload is not over: no stream has begun yet")
+        config, taken, refused = compare(self._config, load(self._config.path))
+        kept = f"; unchanged until a restart: {', '.join(refused)}" if refused else ""
+        if not taken:
+            act.finish(f"nothing that a reload takes has changed{kept}")
+            return
+        self._former, self._config, self.next = self._config, config, config
+        self.is_hurried = True
+        self._for_stream.append((act, f"taken: {', '.join(taken)}{kept}"))
+
+    # ---- told by the supervisor --------------------------------------------------------
+
+    def take_next(self) -> Config | None:
+        """The configuration to go on with, once."""
+        config, self.next = self.next, None
+        return config
+
+    def has_begun(self) -> None:
+        """A stream has begun."""
+        for act, text in self._for_stream:
+            act.finish(text)
+            if act.name == "reload":
+                _log.warning(logs.Event.CONFIG_RELOADED, by=act.by, text=text)
+        self._for_stream.clear()
+        self._former = None
+
+    def has_failed(self, error: GaussDecodeError) -> bool:
+        """A session has ended in an error; true where the former configuration comes back.
+
+        It says so to those who wait for a stream.
+        """
+        reason = error_text(error)
+        is_back = self._former is not None
+        if is_back:
+            reason = f"no stream begins with what was read, so nothing has changed: {reason}"
+            _log.error(logs.Event.RELOAD_REFUSED, reason=reason)
+            assert self._former is not None
+            self._config = self.next = self._former
+            self._former = None
+        for act, _ in self._for_stream:
+            act.refuse(reason)
+        self._for_stream.clear()
+        return is_back
+
+    def close(self) -> None:
+        """Answer everybody who still waits: the daemon ends."""
+        waiting = [act for act, _, _ in self._landing] + [act for act, _ in self._for_stream]
+        for act in waiting + self._queue.take():
+            act.refuse("the daemon ends")
+
+
+def title_of(table: str) -> str:
+    """The title of a table that an operator named.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    try:
+        return table_title(*split_title(table))
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+
+
+def _landed(pipeline: Pipeline) -> str:
+    durable = pipeline.landed.durable
+    return f"what had arrived has landed, up to {Lsn(durable.lsn)} in entry {durable.entry}"
