@@ -1,4 +1,4 @@
-"""Act on a running daemon: pause, resume, reload, reconnect, rotate, snapshot.
+"""Act on a running daemon: pause, resume, reload, reconnect, rotate, snapshot, add, drop.
 
 The daemon carries the act out and answers; its log says who asked. Only root and the daemon's own
 account may ask, over a socket in the landing.
@@ -12,13 +12,16 @@ account may ask, over a socket in the landing.
   reconnect  ends the session in order, and begins another one at the durable position
   rotate     ends the current entry now, so that readers see what has arrived
   snapshot   asks for the existing rows of a table, as gaussdecode snapshot --no-wait does
+  add        puts a table into the first publication of the configuration, where the daemon's role
+             may alter it, and asks for its existing rows. Else the answer has the SQL to run.
+  drop       takes a table out of the publications that list it. What has landed stays.
 
 Exits with 0 when it is done, and with 69 when no daemon answers or the act was refused.
 
 Examples:
   gaussdecode ctl orders pause
   gaussdecode ctl /etc/gaussdecode/orders.yaml reload
-  gaussdecode ctl orders snapshot public.orders
+  gaussdecode ctl orders add public.orders
 """
 
 import argparse

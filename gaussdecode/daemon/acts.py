@@ -1,13 +1,16 @@
-"""Carry out the acts of an operator in the main thread: pause, resume, reload, reconnect, rotate, snapshot.
+"""Carry out the acts of an operator in the main thread: pause, resume, reload, reconnect, rotate, snapshot, add, drop.
 
 Nothing of this is durable by itself. A pause ends with the process: a restart resumes. A reload takes the
 file, which the next start reads anyway; the daemon keeps what it has read once a stream has begun with it,
 and goes back to the former configuration if none begins. A snapshot is a request in the landing, as that
-of ``gaussdecode snapshot``.
+of ``gaussdecode snapshot``. To add a table alters a publication first, then requests the snapshot: after a
+crash between the two the act can be asked for again.
 """
 
+import contextlib
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
 from gaussdecode import logs
 from gaussdecode.daemon.control import Act, ActQueue
@@ -18,9 +21,14 @@ from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.title import split_title, table_title
 from gaussdecode.settings.load import load
 from gaussdecode.settings.reload import compare
+from gaussdecode.settings.rules import SourceKind
 from gaussdecode.settings.sections import Config
+from gaussdecode.source.address import SourceAddress, source_address
+from gaussdecode.source.postgresql.publication import add_table, drop_table
+from gaussdecode.source.relations import white_list
 
 _log = logs.get_logger("daemon")
+_Change = Callable[[SourceAddress, Sequence[str], str, str], str]
 _KEPT_WAL = "the server keeps WAL for the slot until `resume`"
 
 
@@ -66,12 +74,8 @@ class Acts:
         if self._running.standing.state == "starting":
             act.refuse("the landing is being recovered; ask again when this is done")
             return
-        try:
+        with _refusing(act):
             getattr(self, f"_{act.name}")(act, pipeline)
-        except GaussDecodeError as error:
-            act.refuse(error_text(error))
-        except OSError as error:
-            act.refuse(error.strerror or type(error).__name__)
 
     def _pause(self, act: Act, pipeline: Pipeline) -> None:
         if self._running.pause is None:
@@ -101,6 +105,54 @@ class Acts:
         title = title_of(act.table or "")
         pipeline.ask_snapshot(title)
         act.finish(f"the existing rows of {title} are asked for; `gaussdecode status` shows them")
+
+    def _add(self, act: Act, pipeline: Pipeline) -> None:
+        schema, name = split_title(title_of(act.table or ""))
+        listed = self._config.decoding.white_table_list
+        if not white_list(self._config.decoding).allows(schema, name):
+            raise ConfigError(
+                "decoding.white-table-list does not have it, and no act changes the file; write there "
+                f"white-table-list: {listed},{schema}.{name} and reload, then ask again"
+            )
+
+        def work() -> str:
+            done = self._on_publications(add_table, schema, name)
+            reason = self._config.snapshot_refusal
+            if reason is not None:
+                return f"{done}; its existing rows do not land: {reason}"
+            pipeline.ask_snapshot(table_title(schema, name))
+            return f"{done}; its existing rows are asked for; `gaussdecode status` shows them"
+
+        _in_thread(act, work)
+
+    def _drop(self, act: Act, pipeline: Pipeline) -> None:
+        schema, name = split_title(title_of(act.table or ""))
+        if self._config.source.kind is not SourceKind.POSTGRESQL:
+            raise ConfigError(
+                "the server has no publication: take it out of decoding.white-table-list, and reload"
+            )
+        if self._config.landing.on_suspect == "stop":
+            raise ConfigError(
+                "landing.on-suspect is stop, and the daemon would end: changes that are not published "
+                "are suspect; set record, and reload"
+            )
+        _in_thread(
+            act,
+            lambda: (
+                f"{self._on_publications(drop_table, schema, name)}; what has landed stays, and a "
+                "suspect entry says from where on changes are missing"
+            ),
+        )
+
+    def _on_publications(self, change: _Change, schema: str, name: str) -> str:
+        """Change the publications of each source."""
+        if self._config.source.kind is not SourceKind.POSTGRESQL:
+            return "the server sends it without a publication"
+        told = {
+            change(source_address(of), of.source.publication, schema, name)
+            for of in self._config.members.values()
+        }
+        return "; ".join(sorted(told))
 
     def _reload(self, act: Act, pipeline: Pipeline) -> None:
         if self._former is not None:
@@ -153,6 +205,27 @@ class Acts:
         waiting = [act for act, _, _ in self._landing] + [act for act, _ in self._for_stream]
         for act in waiting + self._queue.take():
             act.refuse("the daemon ends")
+
+
+@contextlib.contextmanager
+def _refusing(act: Act) -> Iterator[None]:
+    """Answer with an error of what is done."""
+    try:
+        yield
+    except GaussDecodeError as error:
+        act.refuse(error_text(error))
+    except OSError as error:
+        act.refuse(error.strerror or type(error).__name__)
+
+
+def _in_thread(act: Act, work: Callable[[], str]) -> None:
+    """Do what waits for a server, beside the main thread."""
+
+    def run() -> None:
+        with _refusing(act):
+            act.finish(work())
+
+    threading.Thread(target=run, name="act", daemon=True).start()
 
 
 def title_of(table: str) -> str:

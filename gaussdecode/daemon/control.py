@@ -34,9 +34,11 @@ ACTS: Final[Mapping[str, str]] = {
     "reconnect": "end the session in order, and begin another one at the durable position",
     "rotate": "end the current entry now, so that readers see what has arrived",
     "snapshot": "land the existing rows of a table",
+    "add": "put a table into the publication, and land its existing rows",
+    "drop": "take a table out of the publications",
 }
 """What can be asked for, with its meaning."""
-OF_A_TABLE: Final = frozenset({"snapshot"})
+OF_A_TABLE: Final = frozenset({"snapshot", "add", "drop"})
 """Acts that need a table."""
 
 ANSWER_SECONDS: Final = 60.0

@@ -120,6 +120,51 @@ def test_acts_under_load(database_15: Database, make_daemon: MakeDaemon, capsys:
     _is_equal(daemon)
 
 
+def test_tables_come_and_go(
+    database_15: Database, make_daemon: MakeDaemon, capsys: Capture
+) -> None:
+    """A table is added under load with all of its rows, and dropped; a role that may not gets the SQL."""
+    name = database_15.publication
+    database_15.execute("CREATE TABLE public.first (id int4 PRIMARY KEY)")
+    database_15.execute(f'DROP PUBLICATION "{name}"; CREATE PUBLICATION "{name}" FOR TABLE first')
+    daemon = make_daemon(database_15)
+    with _load(database_15):
+        daemon.start()
+        daemon.wait_for_state("streaming")
+        assert "added to publication" in _does(daemon, capsys, "add", "public.t")
+        wait_until(lambda: '"snapshot_landed"' in daemon.log.read_text(), "the existing rows")
+        assert "has it already" in _does(daemon, capsys, "add", "public.t")
+        assert "does not exist" in _is_refused(daemon, capsys, "add", "public.nothing")
+        assert "no configured publication" in _is_refused(daemon, capsys, "drop", "public.nothing")
+        role = f"role_{database_15.name}"
+        database_15.execute(
+            f"CREATE ROLE {role} LOGIN REPLICATION; GRANT SELECT ON t, first TO {role}"
+        )
+        dsn = database_15.dsn.replace("user=postgres", f"user={role}")
+        daemon.write_config(source={"dsn": f"{dsn} sslmode=disable"})
+        assert "taken: source.dsn" in _does(daemon, capsys, "reload")
+        told = _is_refused(daemon, capsys, "drop", "public.t")
+        assert f'ALTER PUBLICATION "{name}" DROP TABLE "public"."t";' in told
+        dsn = database_15.dsn
+        daemon.write_config(
+            source={"dsn": f"{dsn} sslmode=disable"},
+            decoding={"white-table-list": "public.first,public.t"},
+        )
+        assert "white-table-list" in _does(daemon, capsys, "reload")
+        told = _is_refused(daemon, capsys, "add", "public.other")
+        assert "white-table-list: public.first,public.t,public.other" in told
+    daemon.catch_up()
+    oracle.check_tables(landing.read(daemon.root), database_15)
+    assert "taken out" in _does(daemon, capsys, "drop", "public.t")
+    database_15.execute("INSERT INTO t VALUES (-5, 'not published'); INSERT INTO first VALUES (1)")
+    daemon.catch_up()
+    assert daemon.stop() == EX_OK
+    landed = landing.read(daemon.root)
+    assert -5 not in {change.new["id"] for change in landed.changes if change.new}
+    suspects = [entry["extra"]["text"] for entry in landed.entries if entry["kind"] == "suspect"]
+    assert "table public.t was taken out of publication" in suspects[-1]
+
+
 def test_killed_within_acts(database_15: Database, make_daemon: MakeDaemon) -> None:
     """A kill -9 at any moment of an act: the next start streams, is not paused, and misses nothing."""
     daemon = make_daemon(database_15)
