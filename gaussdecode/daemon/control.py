@@ -111,14 +111,16 @@ class ActQueue:
         self._seconds = seconds
         self._waiting: queue.SimpleQueue[Act] = queue.SimpleQueue()
 
-    def ask(self, name: object, table: object, by: str) -> Answer:
+    def ask(self, name: object, table: object, by: str, seconds: float | None = None) -> Answer:
         """Any thread: have an act carried out, and wait for the answer.
 
         Args:
             name: the act, as the client wrote it.
             table: the table, as the client wrote it.
             by: who asks.
+            seconds: longest wait; that of the queue when None.
         """
+        limit = self._seconds if seconds is None else seconds
         if not isinstance(name, str) or name not in ACTS:
             return Answer(is_done=False, text=f"no such act; known: {', '.join(ACTS)}")
         if name in OF_A_TABLE and not (isinstance(table, str) and table):
@@ -127,11 +129,11 @@ class ActQueue:
             return Answer(is_done=False, text=f"{name} takes no table")
         act = Act(name, table if isinstance(table, str) else None, by)
         self._waiting.put(act)
-        if act.wait(self._seconds) and act.answer is not None:
+        if act.wait(limit) and act.answer is not None:
             return act.answer
         return Answer(
             is_done=False,
-            text=f"{name} was asked for, and is not done after {self._seconds:.0f} seconds; it is not "
+            text=f"{name} was asked for, and is not done after {limit:.0f} seconds; it is not "
             "taken back. The log has its end",
         )
 

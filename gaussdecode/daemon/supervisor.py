@@ -38,6 +38,7 @@ from gaussdecode.daemon.acts import Acts
 from gaussdecode.daemon.control import Act, ActQueue, ControlSocket
 from gaussdecode.daemon.decoders import Choice, Seen
 from gaussdecode.daemon.guard import Guard, GuardSettings, Look
+from gaussdecode.daemon.httpacts import HttpActs
 from gaussdecode.daemon.idle import Idle
 from gaussdecode.daemon.notify import Notifier
 from gaussdecode.daemon.pipeline import Pipeline, reserve_of
@@ -82,6 +83,10 @@ _COMMAND_SECONDS: Final = (
 _LOGIN_CHANGED: Final = (
     "tried again at once when the password file, the output of the password command or a file of the certificate has changed; a systemd "
     "credential is read at the start of the unit only: restart it after a change"
+)
+_READ_ON_THE_WAY: Final = (
+    "monitoring.control-token-file with monitoring.allow-remote: there is no TLS, and the token can be "
+    "read on the way; listen on the loopback interface, and use ssh -L or a proxy with TLS"
 )
 _NO_ROOM: Final = "the landing's disk is full: recovery waits for space"
 _ENDED_BY_STOP: Final = (DiskStillFullError, StoppedError)
@@ -366,10 +371,18 @@ class Supervisor:
             is_alive=self._is_alive,
             readiness=readings.readiness,
             render_page=lambda: render_page(readings.picture()),
+            act=self._posting(),
         )
         server.start()
         _log.info(Event.HTTP_STARTED, address=str(server.address))
         return server
+
+    def _posting(self) -> HttpActs:
+        """Who answers acts over HTTP."""
+        monitoring = self._config.monitoring
+        if monitoring.control_token_file is not None and monitoring.allow_remote:
+            _log.warning(Event.CONFIG_WARNING, text=_READ_ON_THE_WAY)
+        return HttpActs(self._queue.ask, monitoring.control_token_file)
 
     # ---- sessions --------------------------------------------------------------------
 

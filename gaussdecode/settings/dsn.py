@@ -89,6 +89,7 @@ CREDENTIAL: Final = "password"
 _MAX_PASSWORD_BYTES: Final = 4096
 _MAX_SAID_BYTES: Final = 500  # of what a failed command said
 _COMMAND_SECONDS: Final = 10.0
+_PASSWORD_FILE: Final = "source.password-file"  # noqa: S105 - a key
 
 
 def _parameters(dsn: str) -> dict[str, str]:
@@ -254,20 +255,31 @@ def read_password(
     """
     credential = Path(credentials, CREDENTIAL) if credentials else None
     if credential is not None and is_there(credential):
-        return _first_line(credential)
+        return _first_line(credential, _PASSWORD_FILE)
     if command:
         return _printed(command)
-    if password_file is None:
-        return None
+    return None if password_file is None else read_secret(password_file, _PASSWORD_FILE)
+
+
+def read_secret(path: Path, key: str) -> str:
+    """Read the first line of a file that only its owner may read.
+
+    Args:
+        path: the file.
+        key: the setting that names it, for errors.
+
+    Raises:
+        ConfigError: the file cannot be read, is readable by others, or is empty.
+    """
     try:
-        status = password_file.stat()
+        status = path.stat()
     except PermissionError as error:
-        raise refused(password_file, error) from None
+        raise refused(path, error) from None
     except OSError as error:
-        raise ConfigError(f"source.password-file: {password_file}: {error.strerror}") from None
+        raise ConfigError(f"{key}: {path}: {error.strerror}") from None
     if status.st_mode & (stat.S_IRWXO | stat.S_IWGRP):
-        raise ConfigError(f"source.password-file: {password_file} is open to others; chmod 0600")
-    return _first_line(password_file)
+        raise ConfigError(f"{key}: {path} is open to others; chmod 0600")
+    return _first_line(path, key)
 
 
 def _printed(command: Sequence[str]) -> str:
@@ -305,19 +317,20 @@ def _printed(command: Sequence[str]) -> str:
     return password
 
 
-def _first_line(path: Path) -> str:
+def _first_line(path: Path, key: str) -> str:
     try:
         with path.open("rb") as file:
             line = file.read(_MAX_PASSWORD_BYTES).split(b"\n")[0].removesuffix(b"\r")
-        password = line.decode()
+        secret = line.decode()
     except PermissionError as error:
         raise refused(path, error) from None
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
-        raise ConfigError(f"source.password-file: {path}: {reason}") from None
-    if not password or "\0" in password:
-        raise ConfigError(f"source.password-file: {path} holds no password on its first line")
-    return password
+        raise ConfigError(f"{key}: {path}: {reason}") from None
+    if not secret or "\0" in secret:
+        what = "password" if key == _PASSWORD_FILE else "token"
+        raise ConfigError(f"{key}: {path} holds no {what} on its first line")
+    return secret
 
 
 def completed(dsn: str, *, connect_timeout: float, sender_timeout_ms: int | None) -> str:

@@ -24,6 +24,7 @@ from gaussdecode.settings.types import (
     HOUR,
     KIB,
     MIB,
+    AbsolutePath,
     Address,
     AddressType,
     Boolean,
@@ -70,6 +71,15 @@ class MonitoringConfig:
         default=False,
         metadata=setting(
             Boolean(), "Accept a `listen` address that other machines can reach. There is no TLS."
+        ),
+    )
+    control_token_file: Path | None = dataclasses.field(
+        default=None,
+        metadata=setting(
+            AbsolutePath(),
+            "File with a token of 16 characters or more on its first line, mode 0600 or 0400. With it "
+            "`POST /ctl` carries out the acts of `gaussdecode ctl`. There is no TLS, so the token can "
+            "be read on the way: keep `listen` on the loopback interface.",
         ),
     )
     log_level: str = dataclasses.field(

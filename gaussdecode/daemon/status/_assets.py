@@ -83,6 +83,12 @@ ul.causes code{user-select:all}
 .copy{display:none;font:inherit;font-size:12px;margin-left:4px;padding:2px 8px;min-height:24px;
 color:var(--text);background:var(--card);border:1px solid var(--soft);border-radius:4px;cursor:pointer}
 .live .copy{display:inline-block}
+#acts{display:none}
+.live #acts{display:block}
+#acts p{margin:0 0 6px;overflow-wrap:anywhere}
+#acts input,.act{font:inherit;min-height:28px;padding:2px 8px;color:var(--text);background:var(--card);
+border:1px solid var(--soft);border-radius:4px;max-width:100%}
+.act{cursor:pointer}
 .guide{overflow-wrap:anywhere}
 .guide h2,.guide h3{font-size:16px;color:var(--text);margin:18px 0 6px}
 .guide h2:first-child{margin-top:0}
@@ -121,7 +127,7 @@ SCRIPT: Final = """\
       } else {
         var sections = Array.from(fresh.children);
         Array.from(main.children).forEach(function (e, i) {
-          if (e.outerHTML !== sections[i].outerHTML) { replace(e, sections[i]); }
+          if (e.id !== 'acts' && e.outerHTML !== sections[i].outerHTML) { replace(e, sections[i]); }
         });
       }
       if (document.title !== page.title) {
@@ -145,6 +151,24 @@ SCRIPT: Final = """\
       button.textContent = 'Copied';
     } catch (error) {
       button.textContent = 'Selected';
+    }
+  });
+  document.addEventListener('click', async function (event) {
+    var button = event.target.closest('.act');
+    if (!button) { return; }
+    var typed = document.getElementById('token').value, said = document.getElementById('acted');
+    if (typed) { sessionStorage.setItem('token', typed); }
+    var table = button.matches('.of-table') ? document.getElementById('act-table').value : null;
+    said.textContent = button.textContent + ' ...';
+    try {
+      var answer = await fetch('/ctl', {
+        method: 'POST', headers: {Authorization: 'Bearer ' + sessionStorage.getItem('token')},
+        body: JSON.stringify({act: button.textContent, table: table})
+      });
+      var told = await answer.json();
+      said.textContent = (told.is_done ? '' : 'Not done: ') + told.text;
+    } catch (error) {
+      said.textContent = 'No answer: ' + error;
     }
   });
   document.documentElement.className = 'live';

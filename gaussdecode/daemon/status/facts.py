@@ -57,6 +57,7 @@ class DaemonFacts:
         source: the source, fit for JSON, without secrets.
         members: every source.
         is_by_csn: the landing is in the order of CSNs, up to marks.
+        has_acts: acts are taken over HTTP.
     """
 
     slot: str
@@ -72,6 +73,7 @@ class DaemonFacts:
     members: tuple[MemberFacts, ...] = ()
     is_by_csn: bool = False
     chooses_decoders: bool = False
+    has_acts: bool = False
 
     @property
     def sources(self) -> tuple[MemberFacts, ...]:
@@ -103,6 +105,7 @@ class DaemonFacts:
             ),
             is_by_csn=config.lands_by_csn,
             chooses_decoders=config.changes_decoders,
+            has_acts=config.monitoring.control_token_file is not None,
         )
 
 

@@ -1,8 +1,9 @@
 """Serve the status over HTTP to Prometheus, ``gaussdecode status`` and load balancers.
 
-It calls the given callables from its own threads, only for GET and HEAD. It serves at most
+It calls the given callables from its own threads, for GET and HEAD. With a token it takes acts too, as
+``POST /ctl`` (`daemon.control`). It serves at most
 `MAX_CONNECTIONS` clients at once, for `MAX_SECONDS` each; one more client ends the oldest connection. So slow
-or silent clients cost no scrape. No client can reach the data path. There is no TLS and no control here. An
+or silent clients cost no scrape. No client can reach the data path. There is no TLS. An
 error in a callable is answered with 500 and no detail.
 
 A server on a loopback address answers only requests whose host is a loopback name or address. Otherwise a
@@ -41,6 +42,10 @@ _FOREIGN: Final = b"not for this host; ask for 127.0.0.1, [::1] or localhost\n"
 Page = tuple[HTTPStatus, str, bytes]
 """Status, content type and content."""
 Find = Callable[[str], Callable[[], Page] | None]
+Post = Callable[[str, str, bytes], Page]
+"""Given what stands in Authorization, who asks, and the content of a request, answers it."""
+MAX_CONTENT: Final = 4096
+"""Longest content of a request; bytes."""
 _Request = socket.socket | tuple[bytes, socket.socket]  # socketserver's; the pair is for UDP
 
 
@@ -61,14 +66,15 @@ class PageServer:
         name: name of the setting that says where, for errors.
         listen: address to listen at; port 0 takes any free one, see `address`.
         find: gives what makes the page of a path, or None where there is none.
+        post: answers ``POST /ctl``; None where nothing does.
 
     Raises:
         ConfigError: the address cannot be had.
     """
 
-    def __init__(self, name: str, listen: Address, find: Find) -> None:
+    def __init__(self, name: str, listen: Address, find: Find, post: Post | None = None) -> None:
         try:
-            self._server = _Server(listen, find)
+            self._server = _Server(listen, find, post)
         except OSError as error:
             raise ConfigError(f"{name}: {listen}: {_explain(error)}") from error
         self._thread = threading.Thread(
@@ -103,6 +109,7 @@ class MonitoringServer(PageServer):
         is_alive: whether the stages make progress.
         readiness: whether changes are streamed and landed, and what to say.
         render_page: text of /; None for no such page.
+        act: answers ``POST /ctl``; None for no acts.
 
     Attributes:
         scrapes: how often /metrics was asked for; counted before it is read.
@@ -120,6 +127,7 @@ class MonitoringServer(PageServer):
         is_alive: Callable[[], bool],
         readiness: Callable[[], tuple[bool, str]],
         render_page: Callable[[], bytes] | None = None,
+        act: Post | None = None,
     ) -> None:
         self.scrapes = 0
 
@@ -143,7 +151,7 @@ class MonitoringServer(PageServer):
         }
         if render_page is not None:
             pages["/"] = lambda: html(render_page())
-        super().__init__("monitoring.listen", listen, pages.get)
+        super().__init__("monitoring.listen", listen, pages.get, act)
 
 
 def _plain(is_good: bool, text: str) -> Page:
@@ -165,8 +173,9 @@ class _Server(ThreadingHTTPServer):
     allow_reuse_address = True
     request_queue_size = MAX_CONNECTIONS
 
-    def __init__(self, listen: Address, find: Find) -> None:
+    def __init__(self, listen: Address, find: Find, post: Post | None) -> None:
         self.find = find
+        self.post = post
         self._open: dict[socket.socket, float] = {}
         self._lock = threading.Lock()
         family = socket.getaddrinfo(listen.host, listen.port, type=socket.SOCK_STREAM)[0][0]
@@ -260,8 +269,26 @@ class _Handler(BaseHTTPRequestHandler):
         """Answer with a page's headers."""
         self._answer()
 
+    def do_POST(self) -> None:
+        """Carry an act out; a server without acts has no such method."""
+        if self.server.post is None:
+            self.send_error(HTTPStatus.NOT_IMPLEMENTED)
+        else:
+            self._answer()
+
+    def _posted(self, post: Post) -> Page:
+        """Answer a request with content; the content is read where it is short enough."""
+        length = self.headers["Content-Length"] or ""
+        if not (length.isascii() and length.isdigit() and int(length) <= MAX_CONTENT):
+            return HTTPStatus.REQUEST_ENTITY_TOO_LARGE, _TEXT, b"4096 bytes of JSON are allowed\n"
+        client = f"HTTP client {self.client_address[0]}"
+        return post(self.headers["Authorization"] or "", client, self.rfile.read(int(length)))
+
     def _answer(self) -> None:
-        page = self.server.find(self.path.partition("?")[0])
+        path, post = self.path.partition("?")[0], self.server.post
+        page = self.server.find(path)
+        if self.command == "POST":
+            page = None if post is None or path != "/ctl" else lambda: self._posted(post)
         status, content_type, body = HTTPStatus.NOT_FOUND, _TEXT, b"not found\n"
         if self.server.is_loopback and not _is_local(self.headers["Host"]):
             status, body = HTTPStatus.MISDIRECTED_REQUEST, _FOREIGN
@@ -279,7 +306,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Security-Policy", CONTENT_POLICY)
         self.send_header("Referrer-Policy", "no-referrer")
         self.end_headers()
-        if self.command == "GET":
+        if self.command != "HEAD":
             self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002

@@ -34,6 +34,21 @@ from gaussdecode.model.lsn import Lsn
 _POINTS: Final = 200
 _TABLES: Final = 50
 _WIDTH, _HEIGHT = 600, 64
+_ACTS: Final = (
+    '<section id="acts"><h2>Act on the daemon</h2><p><label>Token <input id="token" type="password" '
+    'autocomplete="off"></label> '
+    + " ".join(
+        f'<button id="act-{act}" class="act" type="button">{act}</button>'
+        for act in ("pause", "resume", "reload", "reconnect", "rotate")
+    )
+    + '</p><p><label>Table <input id="act-table" placeholder="schema.name"></label> '
+    + " ".join(
+        f'<button id="act-{act}" class="act of-table" type="button">{act}</button>'
+        for act in ("snapshot", "add", "drop")
+    )
+    + '</p><p id="acted" role="status"></p></section>\n'
+)
+"""Never replaced by the script: what was typed stays."""
 _PRODUCTS: Final = {"postgresql": "PostgreSQL", "gaussdb": "GaussDB", "capture": "a recording"}
 
 
@@ -51,6 +66,7 @@ class Picture:
         lane_count: threads that encode.
         tables: most rows first.
         commits: newest first.
+        has_acts: the daemon takes acts over HTTP.
     """
 
     status: dict[str, Any]  # Any: JSON
@@ -62,6 +78,7 @@ class Picture:
     lane_count: int
     tables: Sequence[TableTally]
     commits: Sequence[Commit]
+    has_acts: bool = False
 
 
 def render_page(picture: Picture) -> bytes:
@@ -85,6 +102,7 @@ def render_page(picture: Picture) -> bytes:
         _server(status.get("server")),
         "</div>",
         _commits(picture.commits),
+        _ACTS if picture.has_acts else "",
         _footer(status),
     )
     worst = "" if level == "good" else f" ({level})"

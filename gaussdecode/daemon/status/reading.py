@@ -216,6 +216,7 @@ class Readings:
             lane_count=self._landing.lane_count,
             tables=self._landing.landed.tables(),
             commits=self._landing.landed.commits(),
+            has_acts=self._facts.has_acts,
         )
 
     def status(self) -> Record:
