@@ -43,6 +43,7 @@ class Event(enum.StrEnum):
     RELOAD_REFUSED = "reload_refused"
     ACT_DONE = "act_done"
     ACT_REFUSED = "act_refused"
+    NOTIFY_FAILED = "notify_failed"
     CONFIG_WARNING = "config_warning"
     SERVER_KNOWN_BUG = "server_known_bug"
     SESSION_RETRYING = "session_retrying"

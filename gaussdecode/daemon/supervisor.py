@@ -50,6 +50,7 @@ from gaussdecode.daemon.status.http import MonitoringServer
 from gaussdecode.daemon.status.page import render_page
 from gaussdecode.daemon.status.reading import Readings
 from gaussdecode.daemon.summary import Summary
+from gaussdecode.daemon.troublehook import Told, TroubleHook
 from gaussdecode.errors import (
     ConfigError,
     DiskStillFullError,
@@ -171,6 +172,7 @@ class Supervisor:
         self._summary: Summary | None = None
         self._looked_at: Look | None = None
         self._has_streamed = False
+        self._told = Told()
         self._idle = Idle()
         self._cores = Cores()
 
@@ -227,11 +229,16 @@ class Supervisor:
             self._readings = readings = Readings(self._facts, self._running, pipeline)
             self._summary = summary = Summary(pipeline.landed, time.monotonic())
             server = self._serve(readings)
+            hook = TroubleHook(
+                self._config.notify, self._config.slot, readings.troubles, self._told
+            )
+            hook.start()
             try:
                 if self._recover(pipeline):
                     self._follow(pipeline, readings, server)
             finally:
                 self._leave()
+                hook.close()
                 server.close()
                 summary.tell(time.monotonic(), readings.lag(None), is_last=True)
 

@@ -20,7 +20,13 @@ from gaussdecode.settings import rules as options
 from gaussdecode.settings.dsn import dsn_problems, gaussdb_dsn_problems, parameters_of
 from gaussdecode.settings.landing_sections import LandingConfig, MirrorConfig, SnapshotConfig
 from gaussdecode.settings.rules import Doer, SourceKind
-from gaussdecode.settings.sections import Config, GuardConfig, MonitoringConfig, RingConfig
+from gaussdecode.settings.sections import (
+    Config,
+    GuardConfig,
+    MonitoringConfig,
+    NotifyConfig,
+    RingConfig,
+)
 from gaussdecode.settings.source_sections import (
     GAUSSDB_SLOT_NAME,
     PARALLEL_PLUGINS,
@@ -72,6 +78,7 @@ SECTIONS: Final[Mapping[str, type[Any]]] = {  # Any: the section classes share n
     "monitoring": MonitoringConfig,
     "guard": GuardConfig,
     "snapshot": SnapshotConfig,
+    "notify": NotifyConfig,
 }
 _TOP_KEYS: Final = (
     "slot",
@@ -83,6 +90,7 @@ _TOP_KEYS: Final = (
     "monitoring",
     "guard",
     "snapshot",
+    "notify",
 )
 
 

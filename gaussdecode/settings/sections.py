@@ -31,6 +31,7 @@ from gaussdecode.settings.types import (
     Choice,
     Duration,
     Size,
+    Text,
     setting,
 )
 
@@ -126,6 +127,36 @@ class GuardConfig:
     )
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class NotifyConfig:
+    """Whom to tell when a state of docs/alerts.md begins or is over; docs/operate.md, Notifications."""
+
+    url: str = dataclasses.field(
+        default="",
+        repr=False,
+        metadata=setting(
+            Text(r"https?://[^\0\s]+", "a URL with http or https", is_echoed=False),
+            "Gets a POST with the state as JSON.",
+            is_secret=True,
+        ),
+    )
+    command: Path | None = dataclasses.field(
+        default=None,
+        metadata=setting(
+            AbsolutePath(),
+            "A program, which runs without a shell and without arguments and reads the same JSON from "
+            "its standard input. It is killed after ten seconds.",
+        ),
+    )
+    interval: float = dataclasses.field(
+        default=HOUR,
+        metadata=setting(
+            Duration(1.0, 30 * DAY),
+            "One state is told to begin at most once in this time, however often it comes and goes.",
+        ),
+    )
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class KeptPassword:
     """A password that was read before it was needed, or why it could not be.
@@ -164,6 +195,7 @@ class Config:
         guard: guard of the slot and the disk.
         snapshot: snapshot of the existing rows.
         mirror: the landing's copy on an object store.
+        notify: whom to tell of trouble.
     """
 
     path: Path
@@ -176,6 +208,7 @@ class Config:
     guard: GuardConfig = dataclasses.field(default_factory=GuardConfig)
     snapshot: SnapshotConfig = dataclasses.field(default_factory=SnapshotConfig)
     mirror: MirrorConfig = dataclasses.field(default_factory=MirrorConfig)
+    notify: NotifyConfig = dataclasses.field(default_factory=NotifyConfig)
     _kept: "KeptPassword | None" = dataclasses.field(default=None, repr=False)
     _members: Mapping[str, "Config"] = dataclasses.field(
         default_factory=lambda: MappingProxyType({}), repr=False
