@@ -78,9 +78,9 @@ class Acts:
             getattr(self, f"_{act.name}")(act, pipeline)
 
     def _pause(self, act: Act, pipeline: Pipeline) -> None:
-        if self._running.pause is None:
-            self._running.pause = Pause(act.by, time.time())
-        pause = self._running.pause
+        if self._is_over(act):
+            return
+        self._running.pause = pause = Pause(act.by, time.time())
         has_landed = pipeline.end_entry()
         self._landing.append(
             (act, has_landed, lambda: f"{pause.text}; {_landed(pipeline)}; {_KEPT_WAL}")
@@ -90,7 +90,16 @@ class Acts:
         pause, self._running.pause = self._running.pause, None
         act.finish("it was not paused" if pause is None else f"goes on; it was {pause.text}")
 
+    def _is_over(self, act: Act) -> bool:
+        """Answer an act that has nothing to end: in a pause one more entry would land what is held back."""
+        pause = self._running.pause
+        if pause is not None:
+            act.finish(f"{pause.text} already; nothing more lands until `resume`")
+        return pause is not None
+
     def _rotate(self, act: Act, pipeline: Pipeline) -> None:
+        if self._is_over(act):
+            return
         self._landing.append((act, pipeline.end_entry(), lambda: _landed(pipeline)))
 
     def _reconnect(self, act: Act, pipeline: Pipeline) -> None:

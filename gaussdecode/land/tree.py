@@ -17,6 +17,7 @@ from gaussdecode.land.mirror.plan import is_numbered_copy
 from gaussdecode.land.names import (
     COMMITS,
     COMPACT,
+    CONTROL,
     DATA,
     LAYOUT,
     LOCK,
@@ -72,17 +73,19 @@ class Place:
         files: tells the names of its files.
         below: places below it, by what tells their names.
         unfinished: tells names that a dead process may leave and that no entry can name.
+        sockets: tells the names of its sockets.
     """
 
     files: tuple[Matcher, ...] = ()
     below: tuple[tuple[Matcher, "Place"], ...] = ()
     unfinished: tuple[Matcher, ...] = (unfinished_number,)
+    sockets: tuple[Matcher, ...] = ()
 
     def kind(self, item: Item) -> Kind:
         """Say whose something in this place is."""
         if item.is_directory:
             return Kind.FOREIGN if self.step(item) is None else Kind.OURS
-        if item.is_file and _matches(self.files, item.name):
+        if _matches(self.files if item.is_file else self.sockets, item.name):
             return Kind.OURS
         if item.is_file and _matches(self.unfinished, item.name):
             return Kind.UNFINISHED
@@ -139,6 +142,7 @@ _PLACES: Final[Mapping[str, Place]] = {
 TREE: Final = Place(
     (_is(LAYOUT), _is(LOCK), _is(MIRROR), _is(SERVER)),
     (*((_is(name), place) for name, place in _PLACES.items()), (_is(_LOST), Place())),
+    sockets=(_is(CONTROL),),
 )
 """The root."""
 

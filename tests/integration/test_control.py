@@ -6,11 +6,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from kit import landing, oracle
 from kit.daemon import Daemon, wait_until
-from kit.postgres import Database
+from kit.gausscluster import GaussCluster
+from kit.gaussseveral import several
+from kit.postgres import Database, Postgres
 
 from gaussdecode.cli import main
 from gaussdecode.errors import EX_OK, EX_UNAVAILABLE
@@ -67,6 +70,8 @@ def _is_equal(daemon: Daemon) -> None:
     landed = landing.read(daemon.root)
     oracle.check_log(landed.entries)
     oracle.check_tables(landed, daemon.database)
+    assert main(["verify", str(daemon.root)]) == EX_OK
+    assert "is not of this landing" not in daemon.log.read_text()
 
 
 def test_acts_under_load(database_15: Database, make_daemon: MakeDaemon, capsys: Capture) -> None:
@@ -87,7 +92,7 @@ def test_acts_under_load(database_15: Database, make_daemon: MakeDaemon, capsys:
         assert [cause["name"] for cause in status["causes"]] == ["paused"]
         assert "gaussdecode_daemon_paused" in daemon.get("/metrics")[1].decode()
         assert "Nothing lands" in daemon.get("/readyz")[1].decode()
-        _does(daemon, capsys, "rotate")
+        assert "already" in _does(daemon, capsys, "rotate")
         assert daemon.durable_lsn() == stands
         assert daemon.children()["reader"] == process, "the connection is the same"
         assert "goes on" in _does(daemon, capsys, "resume")
@@ -182,3 +187,34 @@ def test_killed_within_acts(database_15: Database, make_daemon: MakeDaemon) -> N
         daemon.start()
         daemon.wait_for_state("streaming")
     _is_equal(daemon)
+
+
+def test_several_sources_by_csn(
+    servers: Callable[[int], Postgres], tmp_path: Path, capsys: Capture
+) -> None:
+    """An entry on request ends at a mark over all sources; in a pause nothing of any of them lands."""
+    with GaussCluster(("dn1", "dn2"), postgres=servers(15)) as cluster:
+        tables = cluster.create_table("public", "t", {"id": "int8"}, key=["id"])
+        with several(cluster, tmp_path) as daemon:
+            daemon.wait_for_state("streaming")
+            daemon.write_config(landing={"max-commit-interval": "1h"})
+            assert "landing.max-commit-interval" in _does(daemon, capsys, "reload")
+
+            def insert(number: int) -> None:
+                transaction = cluster.begin()
+                for name, table in tables.items():
+                    transaction.on(name).insert(table, {"id": str(number)})
+                transaction.commit()
+
+            def landed() -> int:
+                return len(landing.read(daemon.root).changes)
+
+            insert(1)
+            wait_until(lambda: bool(_does(daemon, capsys, "rotate")) and landed() == 2, "an entry")
+            _does(daemon, capsys, "pause")
+            insert(2)
+            _does(daemon, capsys, "rotate")
+            assert landed() == 2
+            _does(daemon, capsys, "resume")
+            wait_until(lambda: bool(_does(daemon, capsys, "rotate")) and landed() == 4, "the rest")
+            assert daemon.stop() == EX_OK
