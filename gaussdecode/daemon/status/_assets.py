@@ -153,6 +153,7 @@ SCRIPT: Final = """\
       button.textContent = 'Selected';
     }
   });
+  document.addEventListener('submit', function (event) { event.preventDefault(); });
   document.addEventListener('click', async function (event) {
     var button = event.target.closest('.act');
     if (!button) { return; }

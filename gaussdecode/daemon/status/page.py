@@ -35,7 +35,7 @@ _POINTS: Final = 200
 _TABLES: Final = 50
 _WIDTH, _HEIGHT = 600, 64
 _ACTS: Final = (
-    '<section id="acts"><h2>Act on the daemon</h2><p><label>Token <input id="token" type="password" '
+    '<section id="acts"><h2>Act on the daemon</h2><form><p><label>Token <input id="token" type="password" '
     'autocomplete="off"></label> '
     + " ".join(
         f'<button id="act-{act}" class="act" type="button">{act}</button>'
@@ -46,7 +46,7 @@ _ACTS: Final = (
         f'<button id="act-{act}" class="act of-table" type="button">{act}</button>'
         for act in ("snapshot", "add", "drop")
     )
-    + '</p><p id="acted" role="status"></p></section>\n'
+    + '</p></form><p id="acted" role="status"></p></section>\n'
 )
 """Never replaced by the script: what was typed stays."""
 _PRODUCTS: Final = {"postgresql": "PostgreSQL", "gaussdb": "GaussDB", "capture": "a recording"}

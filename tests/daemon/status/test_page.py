@@ -15,6 +15,8 @@ from kit import axe
 from kit.chromium import Chromium
 from kit.daemon import wait_until
 
+from gaussdecode.daemon.control import Answer
+from gaussdecode.daemon.httpacts import HttpActs
 from gaussdecode.daemon.status.history import Sample
 from gaussdecode.daemon.status.http import MonitoringServer
 from gaussdecode.daemon.status.landed import Commit, TableTally
@@ -454,3 +456,47 @@ def test_runbooks_are_served(
     assert browser.evaluate(f"{dead}.length") == 0
     assert browser.evaluate(OUTSIDE) == []
     assert axe.complaints(browser) == []
+
+
+def test_the_buttons_act(browser: Chromium, tmp_path: Path) -> None:
+    """With the token that was typed once; the answer stands below, and a wrong token is said."""
+    asked: list[object] = []
+
+    def ask(act: object, table: object, _by: str, _seconds: float) -> Answer:
+        asked.append((act, table))
+        return Answer(is_done=True, text="told so")
+
+    token = tmp_path / "token"
+    token.write_text("0123456789abcdef")
+    token.chmod(0o600)
+    server = MonitoringServer(
+        Address("127.0.0.1", 0),
+        render_metrics=lambda: b"",
+        take_status=dict,
+        is_alive=lambda: True,
+        readiness=lambda: (True, "ready"),
+        render_page=lambda: render_page(dataclasses.replace(IDLE, has_acts=True)),
+        act=HttpActs(ask, token),
+    )
+    server.start()
+    try:
+        browser.open(f"http://{server.address}/", width=1280, height=900, is_dark=False)
+        assert axe.complaints(browser) == []
+        assert browser.complaints == []
+        said = "document.getElementById('acted').textContent"
+
+        def click(name: str, typed: str) -> None:
+            browser.evaluate(f"document.getElementById('token').value = '{typed}'")
+            browser.evaluate(f"document.getElementById('act-{name}').click()")
+
+        click("pause", "wrong")
+        wait_until(lambda: "Not done: the token is wrong" in browser.evaluate(said), "a refusal")
+        click("pause", token.read_text())
+        wait_until(lambda: browser.evaluate(said) == "told so", "the answer")
+        browser.evaluate("document.getElementById('act-table').value = 's.t'")
+        click("snapshot", "")
+        wait_until(lambda: asked == [("pause", None), ("snapshot", "s.t")], "the token is kept")
+        assert b'id="acts"' not in render_page(IDLE), "no buttons without a token"
+    finally:
+        browser.leave()
+        server.close()
