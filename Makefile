@@ -102,6 +102,10 @@ test-stores: setup-test ## mirror and tables on real HDFS, MinIO (needs Go), Azu
 	$(PYTEST) tests/integration/store_cases.py $(ARGS)
 	PYTHONPATH=$(CURDIR)/.venv/pyspark-4.0 $(PYTEST) -W ignore -p no:unraisableexception tests/spark/hive_cases.py $(ARGS)
 
+.PHONY: test-image
+test-image: setup-test image ## the container image: kills, an upgrade and a server that is away
+	$(PYTEST) tests/integration/image_cases.py $(ARGS)
+
 .PHONY: test-sanitize
 test-sanitize: setup ## parsers, queues and collector under AddressSanitizer and UBSan, in a copy
 	PYTHON=$(CURDIR)/$(BIN)/python tests/sanitize.sh $(ARGS)
@@ -202,6 +206,12 @@ deb: setup ## the Debian package of this machine's Debian, with a wheel and what
 	rm -rf build/deb
 	$(BIN)/python release/wheels.py --out build/deb /usr/bin/python3
 	release/deb.sh build/deb/*.whl dist
+
+.PHONY: image
+image: setup ## a container image with what is locked, into dist/; needs podman, runc and mmdebstrap, or BASE=IMAGE
+	rm -rf build/image
+	$(BIN)/python release/wheels.py --out build/image $$(command -v python3.11)
+	release/image.sh build/image/*.whl dist
 
 .PHONY: lock
 lock: setup ## write requirements.lock again: the newest of what the package needs, with checksums

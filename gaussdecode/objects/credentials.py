@@ -25,7 +25,7 @@ def read_credentials(path: Path | None, section: str = "landing.mirror.") -> dic
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "is not UTF-8"
         raise ConfigError(f"{where}: {why}") from None
-    if stat.S_IMODE(facts.st_mode) & 0o077:
+    if facts.st_mode & (stat.S_IRWXO | stat.S_IWGRP):  # as of a password; Kubernetes lets a group read
         raise ConfigError(f"{where}: others can read it; chmod 0600 {path}")
     found = {}
     for number, line in enumerate(lines, 1):

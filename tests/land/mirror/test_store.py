@@ -170,7 +170,8 @@ def test_credentials_that_expire(s3: S3, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "mode", "match"),
     [
-        ("AWS_SECRET_ACCESS_KEY=s3cret", 0o640, "chmod 0600"),
+        ("AWS_SECRET_ACCESS_KEY=s3cret", 0o604, "chmod 0600"),
+        ("AWS_SECRET_ACCESS_KEY=s3cret", 0o620, "chmod 0600"),
         ("password=s3cret", 0o600, "line 1: allowed: AWS_"),
         ("AWS_SECRET_ACCESS_KEY s3cret", 0o600, "line 1: allowed: AWS_"),
     ],
@@ -185,6 +186,14 @@ def test_files_of_credentials_that_are_refused(
     with pytest.raises(ConfigError, match=match) as caught:
         read_credentials(file)
     assert "s3cret" not in str(caught.value)
+
+
+def test_a_group_may_read_credentials(tmp_path: Path) -> None:
+    """As it may a password: Kubernetes mounts a secret so for an account that is not root."""
+    file = tmp_path / "key"
+    file.write_text("AWS_SECRET_ACCESS_KEY=s3cret")
+    file.chmod(0o440)
+    assert read_credentials(file) == {"aws_secret_access_key": "s3cret"}
 
 
 def test_tokens_go_over_tls(tmp_path: Path) -> None:
