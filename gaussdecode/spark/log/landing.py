@@ -560,8 +560,7 @@ def _check_layout(root: Place, record: Json) -> tuple[str, tuple[str, ...], tupl
                 "(landing.mirror.local-retention): give the URL of the mirror in place of this directory, or "
                 "leave that setting out"
             )
-        if record["version"] != _LAYOUT_VERSION:
-            raise ValueError(f"version {record['version']!r}")
+        check_version(record, _LAYOUT_VERSION)
         unknown = set(record["capabilities"]) - _CAPABILITIES
         if unknown:
             raise ValueError(f"it needs {', '.join(sorted(unknown))}")

@@ -112,8 +112,8 @@ class TableLog:
                 f"{path} is a Delta table that this program did not make; restore ours or begin a new target"
             )
         record = json.loads(snapshot.properties[PROPERTY])
-        if record.pop("format") > _FORMAT:
-            error = NewerFormatError("its log was written by a newer program")
+        if (number := record.pop("format")) > _FORMAT:
+            error = NewerFormatError(f"its log has format {number}, this program reads {_FORMAT}")
             raise unreadable(path, error, "")
         numbers, ours = record.pop("logs"), record.pop("v")
         self._check_others(CURRENT, ours, snapshot.version)
