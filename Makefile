@@ -227,6 +227,14 @@ sbom: wheel ## install what is locked in a fresh environment and describe it: di
 	build/locked/bin/pip install --quiet --no-deps --no-index --find-links dist gaussdecode
 	$(BIN)/python release/sbom.py --environment build/locked/bin/python dist/gaussdecode.cdx.json
 
+.PHONY: version
+version: setup ## VERSION=1.2.0: the number in all files, and Unreleased becomes its section of the changelog
+	$(BIN)/python release/changelog.py $(VERSION)
+
+.PHONY: release
+release: setup ## wheels, sdist, Debian package, image, SBOM, checksums, provenance: into build/release/; publishes nothing
+	$(BIN)/python release/assemble.py
+
 .PHONY: clean
 clean: ## remove what was built; .venv stays
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis demo-landing

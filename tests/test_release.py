@@ -9,9 +9,13 @@ from collections.abc import Iterator
 from importlib.metadata import requires
 from pathlib import Path
 
+import assemble
+import changelog
 import pytest
 import sbom
 from packaging.requirements import Requirement
+
+import gaussdecode
 
 ROOT = Path(__file__).parents[1]
 LOCK = ROOT / "requirements.lock"
@@ -102,3 +106,70 @@ def test_what_is_not_as_locked_is_refused() -> None:
     }
     with pytest.raises(SystemExit, match="installed, but not as it is locked: structlog=="):
         sbom.describe(sbom.read_environment(sys.executable), lock)
+
+
+_CHANGELOG = "# Changelog\n\n## Unreleased\n\n- one\n- two\n\n## 0.1.0, the first\n\n- begin\n"
+_TEXTS = {
+    "gaussdecode/__init__.py": '__version__: Final = "0.1.0"\n',
+    "CHANGELOG.md": _CHANGELOG,
+    "config/x.yaml": "image: gaussdecode:0.1.0\n",
+}
+
+
+def test_a_version_has_its_number_in_one_step() -> None:
+    """In every file that names it; what is under Unreleased is its section, the older one stays."""
+    texts = changelog.numbered(_TEXTS, "0.2.0")
+    assert texts["gaussdecode/__init__.py"] == '__version__: Final = "0.2.0"\n'
+    assert texts["config/x.yaml"] == "image: gaussdecode:0.2.0\n"
+    text = texts["CHANGELOG.md"]
+    assert changelog.section(text, "0.2.0") == "- one\n- two"
+    assert changelog.section(text, "0.1.0") == "- begin"
+    assert changelog.section(text, "Unreleased") == "Nothing yet."
+    with pytest.raises(SystemExit, match="nothing is under Unreleased"):
+        changelog.numbered(texts, "0.3.0")
+
+
+@pytest.mark.parametrize(
+    ("version", "match"),
+    [
+        ("0.1.0", "has a section 0.1.0 already"),
+        ("next", "'next' is no version; write three numbers"),
+    ],
+)
+def test_versions_that_are_refused(version: str, match: str) -> None:
+    """One that was given already, and what is none."""
+    with pytest.raises(SystemExit, match=match):
+        changelog.numbered(_TEXTS, version)
+
+
+def test_the_version_that_is_checked_out_has_its_section() -> None:
+    """A release needs it; one that is missing is asked for."""
+    text = (ROOT / "CHANGELOG.md").read_text()
+    assert changelog.section(text, gaussdecode.__version__)
+    with pytest.raises(SystemExit, match=r"no section 99\.0\.0: make version VERSION=99\.0\.0"):
+        changelog.section(text, "99.0.0")
+
+
+def test_files_that_name_the_version_have_the_one() -> None:
+    """So that `make version` changes all of them."""
+    for path in changelog._NAMED:
+        found = set(re.findall(r"gaussdecode:(\d+\.\d+\.\d+)", (ROOT / path).read_text()))
+        assert found == {gaussdecode.__version__}, path
+
+
+def test_checksums_and_provenance(tmp_path: Path) -> None:
+    """Of each file once; the statement has the commit, the lock file and the tools."""
+    (tmp_path / "a.whl").write_bytes(b"a")
+    (tmp_path / "b.deb").write_bytes(b"b")
+    statement = assemble.provenance(tmp_path, "c0ffee", {"gcc": "12"})
+    (tmp_path / "provenance.json").write_text(json.dumps(statement))
+    assemble.write_sums(tmp_path)
+    subprocess.run(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=tmp_path, check=True)
+    assert len((tmp_path / "SHA256SUMS").read_text().splitlines()) == 3
+    assert [each["name"] for each in statement["subject"]] == ["a.whl", "b.deb"]
+    made_of = statement["predicate"]["buildDefinition"]["resolvedDependencies"]
+    assert [each["digest"] for each in made_of] == [
+        {"gitCommit": "c0ffee"},
+        {"sha256": assemble.sha256(LOCK)},
+    ]
+    assert statement["predicate"]["runDetails"]["builder"]["version"] == {"gcc": "12"}
