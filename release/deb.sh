@@ -102,7 +102,8 @@ if [ "$1" = configure ]; then
     systemd-tmpfiles --create gaussdecode.conf
     if [ -d /run/systemd/system ]; then
         systemctl daemon-reload
-        systemctl try-restart 'gaussdecode@*.service' || true
+        systemctl try-restart 'gaussdecode@*.service' 'gaussdecode-apply@*.service' \
+            gaussdecode-fleet.service || true
     fi
 fi
 END
@@ -110,7 +111,8 @@ cat >"$root/DEBIAN/prerm" <<'END'
 #!/bin/sh
 set -e
 if [ "$1" = remove ] && [ -d /run/systemd/system ]; then
-    systemctl stop gaussdecode.target 'gaussdecode@*.service'
+    systemctl stop gaussdecode.target 'gaussdecode@*.service' 'gaussdecode-apply@*.service' \
+        gaussdecode-fleet.service
 fi
 END
 cat >"$root/DEBIAN/postrm" <<'END'

@@ -1,5 +1,6 @@
 """The package as it is given away: built from a checkout, installed, and used far from it."""
 
+import functools
 import os
 import re
 import shutil
@@ -22,6 +23,7 @@ from kit.workload import prepare
 from wheels import LINK, repair
 
 from gaussdecode.demo.ports import free_port
+from gaussdecode.errors import EX_CONFIG
 from gaussdecode.spark.target.deletion_vectors import current_rows
 from gaussdecode.spark.target.store import Target
 
@@ -314,15 +316,36 @@ def test_the_debian_package(package: Package, tmp_path: Path) -> None:
         daemon.start()
         daemon.wait_for_state("streaming")
         workload.run(10)
-        before = daemon.pid
+        tables = f"gaussdecode-apply@{daemon.database.name}"
+
+        def show(what: str, unit: str = tables) -> str:
+            return machine.do(f"systemctl show --value -p {what} {unit}").strip()
+
+        machine.run(f"systemctl start {tables}")
+        wait_until(lambda: show("ActiveState") == "failed", "Spark is missing")
+        assert show("ExecMainStatus") == str(EX_CONFIG)
+        assert "pyspark is not installed; " in machine.do(f"journalctl -u {tables}")
+        apply = "/opt/gaussdecode/bin/gaussdecode spark apply /var/lib/gaussdecode/%i"
+        local = f"{apply} /var/lib/gaussdecode-tables/%i --follow --interval 30 --local --tables kit.toast"
+        drop_in = "/etc/systemd/system/gaussdecode-apply@.service.d"
+        machine.do(f"mkdir -p {drop_in}")
+        machine.write(f"{drop_in}/local.conf", f"[Service]\nExecStart=\nExecStart={local}\n")
+        machine.do(f"systemctl daemon-reload; systemctl restart {tables}")
+        units = (daemon.unit, tables)
+        before = {unit: show("MainPID", unit) for unit in units}
         machine.do(f"dpkg --install {deb.name}")
-        wait_until(lambda: daemon.pid not in {0, before}, "the upgrade starts it again")
+        for unit in units:
+            is_new = functools.partial(
+                lambda of: show("MainPID", of) not in {"0", before[of]}, unit
+            )
+            wait_until(is_new, f"the upgrade starts {unit} again")
         daemon.wait_for_state("streaming")
         workload.run(10)
         daemon.catch_up()
         machine.do("dpkg --remove gaussdecode")
         assert machine.run("command -v gaussdecode").status != 0
-        assert machine.run(f"systemctl is-active {daemon.unit}").out == "inactive\n"
+        for unit in units:
+            assert machine.run(f"systemctl is-active {unit}").out == "inactive\n"
         machine.do("dpkg --purge gaussdecode")
         assert (
             machine.do("find /opt /usr/bin /usr/lib/systemd /usr/share -name 'gaussdecode*'") == ""

@@ -25,7 +25,8 @@ def read_credentials(path: Path | None, section: str = "landing.mirror.") -> dic
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "is not UTF-8"
         raise ConfigError(f"{where}: {why}") from None
-    if facts.st_mode & (stat.S_IRWXO | stat.S_IWGRP):  # as of a password; Kubernetes lets a group read
+    # As of a password: Kubernetes lets the account's group read.
+    if facts.st_mode & (stat.S_IRWXO | stat.S_IWGRP):
         raise ConfigError(f"{where}: others can read it; chmod 0600 {path}")
     found = {}
     for number, line in enumerate(lines, 1):
