@@ -18,15 +18,16 @@ ago. So a lone transaction leaves at once, and a steady stream makes 200 batches
 
 **Waiting.** A read has its price, and on a machine whose cores the server shares, so has every
 time that it wakes us up. With 32 KiB or more in the socket (FIONREAD) the loop reads on. With
-less it gathers: it sleeps until 32 KiB are there (SO_RCVLOWAT), at most for 3 ms, and as long
-as something comes in that time it does so again. Only when nothing came does it sleep until the
+less it gathers: it sleeps until 32 KiB are there (SO_RCVLOWAT), at most for 3 ms, and as long as
+something comes in that time it does so again. Only when nothing came does it sleep until the
 socket is readable at all. A socket that wakes us up for less (a Unix socket knows no such mark)
 is left alone for 300 us. In a stream, `_pace` may have found that the server sends more when it
-is left alone for longer, whatever is there by then: then the loop rests for so long, after it
-has closed a batch that would get too old, and reads what has come until less than 16 KiB are
-left; where its window is narrow, until nothing is. All sleeps are bounded by the timers and by 100 ms, the time after which control words are
-looked at. Under TLS, bytes may lie decrypted where neither poll nor FIONREAD sees them: before
-the socket counts as empty, the source is read twice more, and no sleep is longer than 20 ms.
+is left alone for longer, whatever is there by then: then the loop rests for so long, after it has
+closed a batch that would get too old, and reads what has come until less than 16 KiB are left;
+where its window is narrow, until nothing is. All sleeps are bounded by the timers and by 100 ms,
+the time after which control words are looked at. Under TLS, bytes may lie decrypted where neither
+poll nor FIONREAD sees them: before the socket counts as empty, the source is read twice more, and
+no sleep is longer than 20 ms.
 
 **What takes long.** A message, or one record of a batch, of 4 MiB or more is translated, appended,
 decoded (with one decoder) and stored by another thread, one of these at a time, while this one
@@ -250,8 +251,9 @@ cdef class Receiver:
     cdef void narrow_window(self) noexcept nogil:
         """Have the window close in every rest, where the server is near.
 
-        A buffer that the kernel may enlarge soon takes more than a rest brings. Then the server sends
-        each message through an open window, and nothing ends that state: half the rows per second.
+        A buffer that the kernel may enlarge soon takes more than a rest brings. Then the server
+        sends each message through an open window, and nothing ends that state: half the rows per
+        second.
         """
         cdef tcp_info seen
         cdef unsigned int size = sizeof(seen)
@@ -572,7 +574,7 @@ cdef class Receiver:
         return GO_ON
 
     cdef int little_bytes(self, int64_t rest_us) noexcept nogil:
-        """What may be left for later; a narrow window opens for what has piled up when it is read."""
+        """What may be left for later; reading opens a narrow window for what has piled up."""
         if rest_us == 0:
             return LITTLE_BYTES
         return 1 if self.is_narrow else RESTED_BYTES
