@@ -205,7 +205,7 @@ def test_a_newer_target_is_refused(kept: Path, run: Run, name: str, field: str) 
     options = ["--local"] if name == "apply" else []
     result = run("spark", name, *places, str(kept / "tables"), *options)
     assert result.status == EX_CONFIG
-    told = rf"version {record[field] + 1}, this program reads {record[field]}: .*use that version"
+    told = rf"version {record[field] + 1}, this program reads {record[field]}: .*use the version that wrote it"
     assert re.search(told, result.err), result.err
     assert content(kept / "tables") == files
 
@@ -217,7 +217,9 @@ def test_a_newer_table_is_refused(kept: Path, run: Run) -> None:
         path.write_text(path.read_text().replace(r"\"format\":1", r"\"format\":2"))
     result = run("spark", "apply", str(kept / "landing"), str(kept / "tables"), "--local")
     assert result.status == EX_CONFIG
-    assert re.search("format 2, this program reads 1: .*use that version", result.err), result.err
+    assert re.search(
+        "format 2, this program reads 1: .*use the version that wrote it", result.err
+    ), result.err
 
 
 def content(root: Path) -> dict[Path, bytes]:

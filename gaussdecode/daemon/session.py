@@ -49,14 +49,13 @@ from gaussdecode.errors import (
 )
 from gaussdecode.host import lazy_pyarrow
 from gaussdecode.ipc.control import Control, Word
-from gaussdecode.ipc.process import Child, Prepared
+from gaussdecode.ipc.process import STUCK_SECONDS, Child, Prepared
 from gaussdecode.ipc.ring import Ring
 from gaussdecode.logs import Event, get_logger, relay
 from gaussdecode.model.landing import SourcePosition
 from gaussdecode.model.lsn import Lsn
 
 POLL_SECONDS: Final = 0.2
-STUCK_SECONDS: Final = 120.0  # arbitrary; a stage moves many times a second
 LEAVE_SECONDS: Final = 10.0  # for the last status to reach the server
 # What libpq, its authentication methods and psycopg read.
 _log = get_logger("daemon")

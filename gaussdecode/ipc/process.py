@@ -45,6 +45,8 @@ _KEPT: Final = ("PATH", "LANG", "TZ", "PYTHON*", "LC_*", "LD_*", "ASAN_*", "GAUS
 _REPORT_LIMIT: Final = 1 << 20  # bytes of one report; arbitrary, an error record has hundreds
 _READ_SIZE: Final = 1 << 16
 _MOST_FDS: Final = 200  # of one message; the kernel takes 253
+STUCK_SECONDS: Final = 120.0
+"""Without a sign of life for so long a stage has failed; it moves many times a second. Arbitrary."""
 
 # Any, in this module: JSON.
 

@@ -8,14 +8,16 @@ A view that is taken after the order shows all that the suspect transactions did
 transaction when it has committed. So the table is complete from the snapshot on, wherever its position is.
 """
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from gaussdecode.collect.suspects import ONLY_THESE
-from gaussdecode.land.commitlog import CommitLog
-from gaussdecode.land.snapshots import SnapshotStore
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind
 from gaussdecode.model.quarantine import ended_by
+
+if TYPE_CHECKING:  # the status page imports this module, and needs no Arrow
+    from gaussdecode.land.commitlog import CommitLog
+    from gaussdecode.land.snapshots import SnapshotStore
 
 KEY: Final = "*suspects"  # in the ledger, beside the tables
 _MAY_MISS: Final = frozenset(
@@ -84,7 +86,7 @@ class Doubts:
         source: source whose tables they are, where there are several; else None.
     """
 
-    def __init__(self, log: CommitLog, store: SnapshotStore, source: str | None = None) -> None:
+    def __init__(self, log: "CommitLog", store: "SnapshotStore", source: str | None = None) -> None:
         self._log = log
         self._store = store
         self._source = source

@@ -19,7 +19,7 @@ from gaussdecode.collect.collector import Collector, CollectorSettings
 from gaussdecode.collect.spool import Spool
 from gaussdecode.collect.tables import Tables
 from gaussdecode.daemon import session as session_module
-from gaussdecode.daemon.session import STUCK_SECONDS, Facts, Session, SessionSettings, Turn
+from gaussdecode.daemon.session import Facts, Session, SessionSettings, Turn
 from gaussdecode.errors import (
     ChildError,
     GaussDecodeError,
@@ -29,7 +29,7 @@ from gaussdecode.errors import (
     to_record,
 )
 from gaussdecode.ipc.control import Word
-from gaussdecode.ipc.process import Child
+from gaussdecode.ipc.process import STUCK_SECONDS, Child
 from gaussdecode.ipc.ring import Ring
 from gaussdecode.land.entry_steps import Draft
 from gaussdecode.land.space import SpaceWait

@@ -21,6 +21,7 @@ from gaussdecode.daemon.status.queues import mean_share
 from gaussdecode.daemon.status.serverside import guard_values, server_hint
 from gaussdecode.daemon.status.sources import (
     Sources,
+    find_stopped,
     lag_of,
     mark_waits,
     number,
@@ -34,7 +35,6 @@ from gaussdecode.daemon.status.states import (
     readiness,
 )
 from gaussdecode.daemon.status.states import WINDOW_SECONDS as STATES_SECONDS
-from gaussdecode.daemon.status.stopped import find_stopped
 from gaussdecode.daemon.status.values import (
     Record,
     Values,

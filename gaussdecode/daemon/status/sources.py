@@ -15,6 +15,8 @@ from gaussdecode.daemon.session import Session
 from gaussdecode.daemon.session_group import Held, SessionGroup
 from gaussdecode.daemon.status.facts import DaemonFacts, LandingFacts, MemberFacts, Running
 from gaussdecode.daemon.status.lag import Evidence, Known, Lag, reached
+from gaussdecode.daemon.status.processes import read_use
+from gaussdecode.daemon.status.stopped import STOPPED, Stopped
 from gaussdecode.ipc.control import Word
 from gaussdecode.land.server_state import Record, read_server_state, write_server_state
 from gaussdecode.metrics.metric import Labels
@@ -27,6 +29,7 @@ _SILENT_SECONDS: Final = 60.0
 """Without a byte of the stream or an answer to the guard for so long a server is away. A healthy one is
 heard every 30 seconds. Arbitrary."""
 _KEEP_SECONDS: Final = 10.0  # between two writes of the last facts; arbitrary
+_UNMOVED_SECONDS: Final = 30.0  # a reader may ask the server for so long; arbitrary
 _NOT_HELD: Final = Held(0.0, ())
 
 
@@ -291,3 +294,23 @@ def source_values(
             (view.of.name,): float(view.csn) for view in views if view.csn is not None
         },
     }
+
+
+def find_stopped(session: Session | SessionGroup | None) -> tuple[Stopped, ...]:
+    """Look at reader and decoders of every source.
+
+    Args:
+        session: the running one, or None between two.
+    """
+    if session is None:
+        return ()
+    named = session.sessions if isinstance(session, SessionGroup) else {"": session}
+    found = []
+    for source, one in named.items():
+        ages = one.signs_of_life()
+        for name, pid in one.process_ids().items():
+            use, age = read_use(pid), ages.get(name, 0.0)
+            if use is not None and (use.state in STOPPED or age >= _UNMOVED_SECONDS):
+                title = f"{name} of {source}" if len(named) > 1 else name
+                found.append(Stopped(title, pid, use.state, age))
+    return tuple(found)

@@ -12,9 +12,10 @@ import pytest
 from kit.daemon import wait_until
 
 from gaussdecode.daemon.session_group import SessionGroup
-from gaussdecode.daemon.status import stopped
+from gaussdecode.daemon.status import sources
 from gaussdecode.daemon.status.processes import Use, read_use
-from gaussdecode.daemon.status.stopped import Stopped, find_stopped
+from gaussdecode.daemon.status.sources import find_stopped
+from gaussdecode.daemon.status.stopped import Stopped
 
 
 @pytest.fixture
@@ -53,7 +54,7 @@ def test_a_process_without_a_sign_of_life_is_found(
     use = read_use(child)
     assert use is not None
     monkeypatch.setattr(
-        stopped, "read_use", lambda pid: None if pid == 1 else dataclasses.replace(use, state="D")
+        sources, "read_use", lambda pid: None if pid == 1 else dataclasses.replace(use, state="D")
     )
     assert find_stopped(session(child, 29.0)) == ()
     (found,) = find_stopped(session(child, 31.0, "reader"))
@@ -68,7 +69,7 @@ def test_a_process_without_a_sign_of_life_is_found(
 
 def test_of_several_sources_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each has a reader of its own."""
-    monkeypatch.setattr(stopped, "read_use", lambda pid: Use(1.0, 1, "T" if pid == 8 else "S"))
+    monkeypatch.setattr(sources, "read_use", lambda pid: Use(1.0, 1, "T" if pid == 8 else "S"))
     group = object.__new__(SessionGroup)
     group.sessions = cast("Any", {"dn1": session(7), "dn2": session(8, name="reader")})
     (found,) = find_stopped(group)
