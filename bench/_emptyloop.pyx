@@ -62,6 +62,7 @@ cdef struct Pace:
     int little_bytes
     bint is_adaptive
     bint is_gathering
+    bint is_narrow              # the window closes in each nap: read to the end
     bint is_flowing             # something arrived in the last nap
     uint64_t drain_until        # read on until so many bytes have come,
     uint64_t last_bytes         # as long as that makes these others
@@ -83,7 +84,7 @@ cdef struct Counts:
 
 def receive(owner not None, size_t connection, dict functions not None, int socket_fd,
             uint64_t end_lsn, int nap_us, int little_bytes, bint is_adaptive, bint is_gathering,
-            Pacer pacer=None, size_t ssl=0, size_t has_pending=0):
+            Pacer pacer=None, size_t ssl=0, size_t has_pending=0, bint is_narrow=False):
     """Take and drop everything up to a position.
 
     Args:
@@ -99,6 +100,7 @@ def receive(owner not None, size_t connection, dict functions not None, int sock
         pacer: chooses nap and kind again and again, in place of these.
         ssl: address of an ``SSL`` that reads ahead; 0 for none.
         has_pending: address of SSL_has_pending of its library.
+        is_narrow: the pacer's naps are followed by reading to the end.
 
     Returns:
         Counts of messages, bytes, reads and naps.
@@ -120,6 +122,7 @@ def receive(owner not None, size_t connection, dict functions not None, int sock
     pace.little_bytes = little_bytes
     pace.is_adaptive = is_adaptive
     pace.is_gathering = is_gathering
+    pace.is_narrow = is_narrow
     pace.ssl = <void *>ssl
     pace.has_pending = <has_pending_t>has_pending
     pace.hidden_bytes = 0
@@ -203,7 +206,9 @@ cdef void choose(Pacer pacer, Pace *pace, const Counts *counts) noexcept:
     rest_us = pacer.rest_us()
     pace.is_gathering = rest_us == 0
     pace.nap_us = <int>rest_us if rest_us else GATHER_US
-    pace.little_bytes = RESTED_BYTES if rest_us else GATHERED_BYTES
+    pace.little_bytes = GATHERED_BYTES
+    if rest_us:
+        pace.little_bytes = 1 if pace.is_narrow else RESTED_BYTES
 
 
 cdef bint await_input(int fd, Pace *pace, Counts *counts) noexcept nogil:

@@ -6,7 +6,7 @@ begin with START_REPLICATION, so that starting Python and connecting are not cou
 
     python bench/emptyloop.py DSN SLOT PUBLICATION END_LSN [--nap-us N] [--little-bytes N]
         [--pace auto|gather|adaptive|fixed] [--lowat-bytes N] [--rcvbuf-bytes N] [--clamp-bytes N]
-        [--no-ahead]
+        [--no-ahead] [--wide]
 """
 
 import argparse
@@ -30,6 +30,7 @@ from gaussdecode.source.postgresql.libpq import address_of
 
 NAP_US: Final = 3000  # both as in source/_receive.pyx, when it gathers
 LITTLE_BYTES: Final = 32768
+NARROW_BYTES: Final = 65536
 _HERE: Final = Path(__file__).resolve().parent
 _PROJECT: Final = _HERE.parent
 _SOURCE: Final = _HERE / "_emptyloop.pyx"
@@ -71,12 +72,15 @@ def load() -> ModuleType:
     return module
 
 
-def pacer_for(descriptor: int, *, is_encrypted: bool) -> Pacer:
-    """What a reader begins with on such a socket."""
+def pacer_for(descriptor: int, *, is_encrypted: bool, is_wide: bool) -> tuple[Pacer, bool]:
+    """What a reader begins with on such a socket, and whether it bounds the receive buffer."""
     with socket.socket(fileno=socket.dup(descriptor)) as copy:
         if copy.family == socket.AF_UNIX:
-            return Pacer(0)
-        return Pacer(5 if is_encrypted else 4)
+            return Pacer(0), False
+        if is_encrypted or is_wide:
+            return Pacer(5 if is_encrypted else 4), False
+        copy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, NARROW_BYTES)
+        return Pacer(3), True
 
 
 def receive(args: argparse.Namespace) -> dict[str, Any]:
@@ -100,12 +104,16 @@ def receive(args: argparse.Namespace) -> dict[str, Any]:
         slots.start_stream(connection, args.slot, Lsn(0), options)
         is_encrypted = bool(pgconn.ssl_in_use)
         ahead = connection.read_ahead() if not args.no_ahead else None
-        pacer = pacer_for(pgconn.socket, is_encrypted=is_encrypted) if args.pace == "auto" else None
+        pacer, is_narrow = None, False
+        if args.pace == "auto":
+            pacer, is_narrow = pacer_for(
+                pgconn.socket, is_encrypted=is_encrypted, is_wide=args.wide
+            )
         counts: dict[str, int] = loop.receive(
             pgconn, address_of(pgconn), connection.libpq.addresses, pgconn.socket,
             Lsn.parse(args.end), args.nap_us, args.little_bytes,
             args.pace == "adaptive", args.pace == "gather",
-            pacer, *(() if ahead is None else (ahead.ssl, ahead.has_pending)),
+            pacer, *((0, 0) if ahead is None else (ahead.ssl, ahead.has_pending)), is_narrow,
         )  # fmt: skip
         seconds, spent = time.perf_counter() - began, time.process_time() - cpu
         connection.end_stream()
@@ -136,6 +144,7 @@ def main() -> None:
     parser.add_argument("--rcvbuf-bytes", type=int, default=0, help="SO_RCVBUF; 0 leaves it")
     parser.add_argument("--clamp-bytes", type=int, default=0, help="TCP_WINDOW_CLAMP; 0 leaves it")
     parser.add_argument("--no-ahead", action="store_true", help="TLS record by record")
+    parser.add_argument("--wide", action="store_true", help="let the receive buffer grow")
     print(json.dumps(receive(parser.parse_args())))
 
 

@@ -7,6 +7,7 @@ copies of one slot, run by run and in turn, with each way of pacing:
 
     auto           the reader's own pacer (`source/_pace.pyx`), which tries and chooses
     by records     the same, where TLS does not read ahead
+    wide           the same over plain TCP, where the kernel may enlarge the receive buffer
     spin           reads whenever the socket is readable
     fixed N        naps N us when less than 16 KiB is there
     adaptive N     halves the nap after one in which twice as much arrived
@@ -21,7 +22,8 @@ in each of these places:
     busy    over TCP, while another process keeps a core busy
     pinned  over TCP, server and loop on one core
 
-but for the longest naps over a Unix socket, which would take minutes, and records without TLS.
+but for the longest naps over a Unix socket, which would take minutes, records without TLS, and a wide
+buffer with it.
 
 `pg_recvlogical` is the base, in the same place. rows/s, CPU seconds of the loop and of the walsender
 per million rows, reads per second. `best` is the fastest of the fixed ones, `auto_over_best` the
@@ -55,9 +57,11 @@ _FIXED: Final = ("--pace", "fixed", "--little-bytes", str(16 * _KIB), "--nap-us"
 _GATHER: Final = ("--pace", "gather", "--nap-us")
 AUTO: Final = "auto"
 _RECORDS: Final = "by records"
+_WIDE: Final = "wide"
 PACES: Final[dict[str, tuple[str, ...]]] = {
     AUTO: ("--pace", "auto"),
     _RECORDS: ("--pace", "auto", "--no-ahead"),
+    _WIDE: ("--pace", "auto", "--wide"),
     "spin": (*_FIXED, "0"),
     **{f"fixed {nap}": (*_FIXED, str(nap)) for nap in (300, 1000, 2000, 5000, 10000, 20000, 30000)},
     **{f"adaptive {nap}": (*_ADAPTIVE, str(nap)) for nap in (300, 1000)},
@@ -66,9 +70,9 @@ PACES: Final[dict[str, tuple[str, ...]]] = {
 PLACES: Final = ("tcp", "unix", "tls", "busy", "pinned")
 _LONG: Final = {f"fixed {nap}" for nap in (5000, 10000, 20000, 30000)}
 _POINTLESS: Final = {
-    place: {_RECORDS} | (_LONG if place == "unix" else set())  # these stand still there
-    for place in PLACES
-    if place != "tls"
+    **{place: {_RECORDS} for place in PLACES},
+    "unix": {_RECORDS, _WIDE} | _LONG,  # these stand still there
+    "tls": {_WIDE},
 }
 _BUSY: Final = (sys.executable, "-c", "while True: pass")
 
@@ -150,7 +154,7 @@ def in_place(
             print(f"run {run}, {name}: {runs[name][-1]['seconds']:.2f} s", flush=True)
     results = {name: _summary(done, args.rows, base) for name, done in runs.items()}
     best = max(
-        (name for name in results if name not in {AUTO, _RECORDS}),
+        (name for name in results if name not in {AUTO, _RECORDS, _WIDE}),
         key=lambda name: results[name]["rows_per_second"]["median"],
         default=AUTO,
     )

@@ -242,6 +242,21 @@ ROWS: Final[Sequence[tuple[str, Sequence[Panel]]]] = (
         ),
     ),
     (
+        "Existing rows",
+        (
+            Panel("lines", "tables that wait, and that failed", "short", 6, [
+                ("gaussdecode_land_snapshot_pending_tables@", "{{slot}} wait"),
+                ("gaussdecode_land_snapshot_failed_tables@", "{{slot}} failed"),
+            ]),
+            Panel("lines", "chunks of the tables being read", "short", 6, [
+                ("gaussdecode_land_snapshot_chunks@", "{{slot}} all"),
+                ("gaussdecode_land_snapshot_chunks_done@", "{{slot}} finished"),
+            ]),
+            Panel("lines", "read", "Bps", 6, [(_rate("land_snapshot_bytes_total"), _SLOT)]),
+            Panel("lines", "left", "s", 6, [("gaussdecode_land_snapshot_left_seconds@", _SLOT)]),
+        ),
+    ),
+    (
         "Mirror",
         (
             Panel("stat", "mirror works", "bool_yes_no", 3, [("gaussdecode_land_mirror_up@", _SLOT)],

@@ -92,6 +92,7 @@ def table_lines(
 
 
 def _shortened(cells: dict[str, str]) -> dict[str, str]:
+    cells = {column: cell.replace("\u2009", " ") for column, cell in cells.items()}
     name = cells["slot"]
     long = len(name) > _LONGEST_NAME
     return {**cells, "slot": f"{name[: _LONGEST_NAME - 2]}.." if long else name}

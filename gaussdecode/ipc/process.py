@@ -38,6 +38,7 @@ from gaussdecode import limits
 from gaussdecode.errors import ChildError, to_record
 
 _PR_SET_PDEATHSIG: Final = 1
+_PR_SET_NAME: Final = 15
 LIBRARIES: Final = ("PG*", "SSL*", "KRB5*", "HOME", "PSYCOPG_IMPL")
 """Environment variables that libpq, TLS and Kerberos read."""
 
@@ -68,6 +69,11 @@ def die_with_parent(parent_pid: int) -> None:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
     if os.getppid() != parent_pid:
         os._exit(os.EX_OK)  # the parent died before prctl; nobody is left to be told
+
+
+def show_name(name: str) -> None:
+    """Have `ps -o comm` and `top` show this process by its role; the kernel keeps 15 bytes."""
+    ctypes.CDLL(None).prctl(_PR_SET_NAME, f"gd {name}".encode(), 0, 0, 0)
 
 
 class Reports:
@@ -131,6 +137,7 @@ def enter_child() -> tuple[dict[str, Any], Reports]:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     settings = read_settings()
     die_with_parent(int(settings["parent_pid"]))
+    show_name(settings["name"])
     report_fd = int(settings["report_fd"])
     gc.freeze()  # what is imported by now lives as long as the process
     return settings, Reports(report_fd)
@@ -309,7 +316,7 @@ class Waiting:
         """Have it begin its work.
 
         Args:
-            settings: JSON; ``parent_pid`` and ``report_fd`` are added. The child gets copies of
+            settings: JSON; ``name``, ``parent_pid`` and ``report_fd`` are added. The child gets copies of
                 the descriptors in it, the caller still has its own.
             name: name for messages, when several children run the same module.
 
@@ -318,7 +325,12 @@ class Waiting:
         """
         report_fd, child_report_fd = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(report_fd, False)
-        full = {**settings, "parent_pid": os.getpid(), "report_fd": child_report_fd}
+        full = {
+            **settings,
+            "name": name or self._module.rpartition(".")[2],
+            "parent_pid": os.getpid(),
+            "report_fd": child_report_fd,
+        }
         fds = descriptors(full)
         line = json.dumps({**full, "fds": fds}, separators=(",", ":")).encode() + b"\n"
         # A child that is dead by now shows by its status.

@@ -107,7 +107,7 @@ def test_it_is_printed_once_where_nobody_looks_on(
     assert "connection refused" in lines[0]
     assert "sauce" in lines[1]
     assert re.search(
-        r"orders +streaming +72 B +0 s +1,23\d +16/B374D800 +50% 3% +300 MB +3 h 20 min", lines[3]
+        r"orders +streaming +72 B +0 s +1 23\d +16/B374D800 +50% 3% +300 MB +3 h 20 min", lines[3]
     )
     assert "geheim" not in out
     assert "\x1b" not in out
@@ -379,6 +379,22 @@ def test_what_daemons_say_is_text() -> None:
     assert "<script>alert" not in page
     assert "javascript" not in page
     assert 'href="/alerts#x"' in page
+
+
+@pytest.mark.parametrize(
+    ("history", "told"),
+    [
+        ([[60.0, 5.0], [30.0, None], [0.0, 130.0]], "at most 2 min, now 2 min"),
+        ([[60.0, 5.0], [0.0, None]], "at most 5 s, now unknown"),
+        ([], None),
+    ],
+)
+def test_the_fleet_shows_trends(history: list[list[float | None]], told: str | None) -> None:
+    """Of a slot whose daemon tells its history; a dash where it does not."""
+    member = Member.answering("a", {**LATE, "lag_history": history})
+    page = render_fleet("host", [member]).decode()
+    assert ("</svg>" in page) is (told is not None)
+    assert told is None or told in page
 
 
 @pytest.fixture(scope="module")

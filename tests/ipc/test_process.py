@@ -67,6 +67,12 @@ def test_settings_arrive(spawn: Spawn) -> None:
     assert child.wait() == 0
 
 
+def test_a_child_is_seen_by_its_role(spawn: Spawn) -> None:
+    """In what `ps` and `top` show, where all processes of Python look alike."""
+    child = spawn("reports.write('told', name=open('/proc/self/comm').read())\n", name="decoder 11")
+    assert all_reports(child) == [{"kind": "told", "name": "gd decoder 11\n"}]
+
+
 def test_inherits_only_what_it_was_given(spawn: Spawn, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of descriptors and environment a child has the listed ones only."""
     monkeypatch.setenv("SECRET_OF_PARENT", "1")

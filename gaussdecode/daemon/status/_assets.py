@@ -70,6 +70,8 @@ tbody tr+tr>*{border-top:1px solid var(--line)}
 .chart p{display:flex;justify-content:space-between;margin:0;color:var(--soft);font-size:13px}
 .chart b{color:var(--text)}
 .chart svg{display:block;width:100%;height:64px;background:var(--track);border-radius:4px}
+.chart.trend{margin:0}
+.chart.trend svg{width:120px;height:24px}
 .chart path{fill:none;stroke:var(--one);stroke-width:1.5;vector-effect:non-scaling-stroke}
 .chart path.area{fill:var(--one);opacity:.16;stroke:none}
 .track{fill:var(--track)}.one{fill:var(--one)}.two-fill{fill:var(--two)}

@@ -1,6 +1,7 @@
 """Build the ``/status`` document, beginning with the columns of gs_get_parallel_decode_status."""
 
 import dataclasses
+import math
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -31,6 +32,7 @@ def status_document(
     limit: Limit,
     troubles: Sequence[Trouble],
     rates: Sample | None,
+    lags: Sequence[tuple[float, float]],
 ) -> Record:
     """Write it.
 
@@ -42,6 +44,7 @@ def status_document(
         limit: the stage that limits.
         troubles: problems, the worst first.
         rates: rates of the last seconds, or None.
+        lags: lag of the last half hour: seconds ago, and seconds or NaN.
     """
     session, standing, durable = running.session, running.standing, landing.landed.durable
     words = {} if session is None else session.lead.control.snapshot()
@@ -66,6 +69,9 @@ def status_document(
         "server_wal_end": spelled_lsn(views[0].wal_end),
         "server_seen_seconds": views[0].seen_seconds,
         **lag_of(views),
+        "lag_history": [
+            [round(ago), None if math.isnan(lag) else round(lag, 1)] for ago, lag in lags
+        ],
         "sources": [view.to_record() for view in views] if facts.tells_sources else [],
         "state": running.shown_state,
         "detail": standing.reason,

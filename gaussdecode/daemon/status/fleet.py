@@ -5,17 +5,27 @@ line of a terminal and at the top of a phone.
 """
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any, Final
 from urllib.parse import quote
 
-from gaussdecode.daemon.status.html import chip, document, scrolled, table_of, with_commands
+from gaussdecode.daemon.status.html import (
+    chip,
+    document,
+    line_of,
+    scrolled,
+    table_of,
+    with_commands,
+)
 from gaussdecode.daemon.status.page import describe_source
-from gaussdecode.daemon.status.text import UNKNOWN, size, span
+from gaussdecode.daemon.status.text import UNKNOWN, count, size, span
 from gaussdecode.model.words import counted
 
 LEVELS: Final = ("error", "warning", "note", "good")
+_TREND: Final = "lag of the last half hour"
+_WIDTH, _HEIGHT = 120, 24
 _DOWN: Final = "/alerts#gaussdecodedown"
 
 
@@ -83,7 +93,7 @@ class Member:
             "state": self.state,
             "lag": _spelled(of.get("lag_bytes"), size),
             "behind": _spelled(of.get("lag_seconds"), span),
-            "rows/s": _spelled(of.get("rows_per_second"), lambda rate: f"{rate:,.0f}"),
+            "rows/s": _spelled(of.get("rows_per_second"), count),
             "durable LSN": str(of.get("durable_lsn") or UNKNOWN),
             "queues": " ".join(_spelled(fill, lambda share: f"{share:.0%}") for fill in fills),
             "memory": _spelled(of.get("memory_bytes"), size),
@@ -117,7 +127,7 @@ def render_fleet(host: str, members: Sequence[Member]) -> bytes:
     """
     level = members[0].level if members else "note"
     header = f'<header id="who"><h1>{escape(host)}</h1>{chip(summary(members), level)}</header>\n'
-    columns = list(members[0].cells()) if members else []
+    columns = [*members[0].cells(), _TREND] if members else []
     rows = [_row(member) for member in members]
     table = scrolled("slots", "Slots", table_of(columns, rows, is_html=True))
     section = f'<section id="slots"><h2>Slots of this machine</h2>{table}</section>\n'
@@ -133,7 +143,24 @@ def _row(member: Member) -> list[str]:
             f'<a id="slot-{escape(member.name)}" href="/slots/{quote(member.name)}">{cells["slot"]}</a>'
         )
     cells["state"] = chip(member.state, member.level)
-    return list(cells.values())
+    return [*cells.values(), _trend(member)]
+
+
+def _trend(member: Member) -> str:
+    """The lag of the last half hour as a line; a dash where the daemon does not tell."""
+    points = [
+        (float(ago), math.nan if lag is None else float(lag))
+        for ago, lag in member.record.get("lag_history") or ()
+    ]
+    known = [lag for _, lag in points if not math.isnan(lag)]
+    if not known:
+        return UNKNOWN
+    now = "unknown" if math.isnan(points[-1][1]) else span(points[-1][1])
+    label = f"lag of {member.slot}: at most {span(max(known))}, now {now}"
+    return (
+        f'<div class="chart trend"><svg role="img" aria-label="{escape(label)}" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
+        f'preserveAspectRatio="none">{line_of(points, _WIDTH, _HEIGHT)}</svg></div>'
+    )
 
 
 def _causes(member: Member) -> str:

@@ -7,6 +7,7 @@ within one daemon, so the difference of two readings is the work between them.
 
 import dataclasses
 import itertools
+import math
 import threading
 from collections import deque
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ from gaussdecode.metrics.metric import Labels
 
 INTERVAL_SECONDS: Final = 2.0
 LENGTH: Final = 900  # half an hour; about 400 bytes each
+_GAP_STEPS: Final = 3.0  # samples missing before there is a gap; arbitrary
 _PREFIX: Final = "gaussdecode_"
 
 Values = Mapping[str, Mapping[Labels, float]]
@@ -37,6 +39,8 @@ class Sample:
     source_lag_bytes: float = 0.0
     source_lag_seconds: float = 0.0
     source_server_spilled_bytes_total: float = 0.0
+    read_change_queue_entries: float = 0.0
+    decode_change_queue_entries: float = 0.0
     decode_rows_total: float = 0.0
     decode_busy_seconds_total: float = 0.0
     decode_waited_input_seconds_total: float = 0.0
@@ -118,19 +122,26 @@ def _per_second(old: Sample, new: Sample) -> Sample:
 def series(samples: list[Sample], name: str, points: int) -> list[tuple[float, float]]:
     """A metric over time, as (seconds before the newest, value), thinned out.
 
+    Where samples are missing, because the process or the machine stood still, there is one point that is NaN.
+
     Args:
         samples: oldest first.
         name: a field of `Sample`; of a counter the rate between two points is given.
-        points: most points.
+        points: most points, those of gaps apart.
     """
     step = max(1, -(-len(samples) // points))
     kept = samples[::-1][::step][::-1]
     if not kept:
         return []
+    is_counter = name.endswith("_total")
     end = kept[-1].at
-    if not name.endswith("_total"):
-        return [(end - sample.at, getattr(sample, name)) for sample in kept]
-    return [
-        (end - new.at, getattr(_per_second(old, new), name))
-        for old, new in itertools.pairwise(kept)
-    ]
+    found = [] if is_counter else [(end - kept[0].at, float(getattr(kept[0], name)))]
+    for old, new in itertools.pairwise(kept):
+        is_gap = new.at - old.at > _GAP_STEPS * step * INTERVAL_SECONDS
+        if is_gap:
+            found.append((end - (old.at + new.at) / 2, math.nan))
+        if not is_counter:
+            found.append((end - new.at, getattr(new, name)))
+        elif not is_gap:
+            found.append((end - new.at, getattr(_per_second(old, new), name)))
+    return found

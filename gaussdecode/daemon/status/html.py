@@ -3,6 +3,8 @@
 Every text is escaped here. Nothing is loaded from anywhere else, see `_assets.CONTENT_POLICY`.
 """
 
+import itertools
+import math
 from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Final
@@ -77,6 +79,30 @@ def table_of(
         f"<table{f' class={kind}' if kind else ''}>{f'<thead><tr>{head}</tr></thead>' if head else ''}"
         f"<tbody>{body}</tbody></table>"
     )
+
+
+def line_of(points: Sequence[tuple[float, float]], width: float, height: float) -> str:
+    """The line of a chart and the area below it, as paths of an SVG; broken where nothing is known.
+
+    Args:
+        points: seconds ago and value, oldest first; NaN where it is not known.
+        width: width of the drawing.
+        height: height of the drawing.
+    """
+    scale = max((value for _, value in points if not math.isnan(value)), default=0.0) or 1.0
+    length = max((ago for ago, _ in points), default=0.0) or 1.0
+    shapes = []
+    for is_gap, part in itertools.groupby(points, lambda point: math.isnan(point[1])):
+        if is_gap:
+            continue
+        places = [
+            (width * (1 - ago / length), height - 2 - (height - 8) * value / scale)
+            for ago, value in part
+        ]
+        line = "M" + " L".join(f"{x:.1f},{y:.1f}" for x, y in places)
+        below = f"L{places[-1][0]:.1f},{height} L{places[0][0]:.1f},{height} Z"
+        shapes.append(f'<path class="area" d="{line} {below}"/><path d="{line}"/>')
+    return "".join(shapes)
 
 
 def with_commands(sentence: str, name: str) -> str:

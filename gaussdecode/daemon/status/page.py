@@ -19,6 +19,7 @@ from gaussdecode.daemon.status.holders import HOLDERS
 from gaussdecode.daemon.status.html import (
     chip,
     document,
+    line_of,
     scrolled,
     table_of,
     with_commands,
@@ -28,7 +29,7 @@ from gaussdecode.daemon.status.limit import Limit, Stage
 from gaussdecode.daemon.status.members import COLUMNS, member_cells
 from gaussdecode.daemon.status.queues import Fill
 from gaussdecode.daemon.status.states import Cause, State, Trouble, find_causes
-from gaussdecode.daemon.status.text import UNKNOWN, known, size, span
+from gaussdecode.daemon.status.text import UNKNOWN, count, known, size, span
 from gaussdecode.model.lsn import Lsn
 
 _POINTS: Final = 200
@@ -96,7 +97,7 @@ def render_page(picture: Picture) -> bytes:
         "</div>",
         _members(status.get("sources") or []),
         _snapshots(status.get("snapshot") or {}),
-        _charts(picture.samples),
+        _charts(picture),
         '<div class="two wide" id="landed">',
         _tables(picture.tables),
         _server(status.get("server")),
@@ -110,10 +111,6 @@ def render_page(picture: Picture) -> bytes:
 
 
 # ---- figures -----------------------------------------------------------------------------
-
-
-def _count(number: float) -> str:
-    return f"{number:,.0f}".replace(",", "\u2009")
 
 
 def _seconds(number: float) -> str:
@@ -189,16 +186,16 @@ def _tiles(picture: Picture) -> str:
     tiles = (
         ("lag", known(status["lag_bytes"], size)),
         ("lag in time", known(status["lag_seconds"], _seconds)),
-        ("received", f"{size(rates.source_received_bytes_total)}/s"),
-        ("decoded", f"{_count(rates.decode_rows_total)} rows/s"),
-        ("landed", f"{_count(rates.land_rows_total)} rows/s"),
+        ("received", _size_rate(rates.source_received_bytes_total)),
+        ("decoded", _row_rate(rates.decode_rows_total)),
+        ("landed", _row_rate(rates.land_rows_total)),
         ("decoders", str(status["parallel_decode_num"])),
         ("reader LSN", str(status["reader_lsn"] or UNKNOWN)),
         ("durable LSN", str(status["durable_lsn"] or UNKNOWN)),
         ("open transactions", str(status["working_txn_cnt"])),
         ("memory of open transactions", size(status["working_txn_memory"])),
         ("spooled to disk", size(status["working_txn_spooled"])),
-        ("spooled batches", _count(status["working_txn_spooled_batches"])),
+        ("spooled batches", count(status["working_txn_spooled_batches"])),
         ("prepared transactions", str(status["prepared_txn_cnt"])),
     )
     inner = "".join(f"<div><dt>{name}</dt><dd>{escape(value)}</dd></div>" for name, value in tiles)
@@ -228,9 +225,11 @@ def _spelled(fill: Fill) -> str:
     )
 
 
-def _head(*names: str) -> str:
-    cells = "".join(f'<th scope="col">{name}</th>' for name in names)
-    return f"<thead><tr>{cells}</tr></thead>"
+def _bars(name: str, columns: Sequence[str], body: str) -> str:
+    """The rest of a section: a table of bars."""
+    cells = "".join(f'<th scope="col">{column}</th>' for column in columns)
+    table = f'<table class="bars"><thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table>'
+    return f"{scrolled(name, columns[0], table)}</section>\n"
 
 
 def _queues(picture: Picture) -> str:
@@ -244,9 +243,8 @@ def _queues(picture: Picture) -> str:
         rows.append(f'<tr><th scope="row">{index}</th>{cells}</tr>')
     bound = f", full at {picture.queues[0][0].max_entries}" if picture.queues else ""
     body = "".join(rows) or '<tr><td colspan="3">not streaming</td></tr>'
-    return (
-        f'<section id="queues"><h2>Queues per decoder{bound}</h2><table class="bars">'
-        f"{_head('decoder', 'read change queue', 'decode change queue')}<tbody>{body}</tbody></table></section>\n"
+    return f'<section id="queues"><h2>Queues per decoder{bound}</h2>' + _bars(
+        "queues", ("decoder", "read change queue", "decode change queue"), body
     )
 
 
@@ -274,45 +272,61 @@ def _waits(picture: Picture) -> str:
         f"<td>{min(stalls, 1):.0%}</td></tr>"
         for name, works, stalls in stages
     )
-    return (
-        '<section id="waits"><h2>Work of the stages in the last seconds</h2>'
-        f'<table class="bars">{_head("stage", "works", "waits for space")}<tbody>{rows}</tbody></table>'
-        "</section>\n"
+    return '<section id="waits"><h2>Work of the stages in the last seconds</h2>' + _bars(
+        "waits", ("stage", "works", "waits for space"), rows
     )
 
 
-def _chart(samples: list[Sample], name: str, title: str, spell: Any) -> str:  # Any: a function
-    all_points = series(samples, name, _POINTS)
-    newest = all_points[-1][1] if all_points else 0.0
-    points = [(ago, value) for ago, value in all_points if not math.isnan(value)]
-    highest = max((value for _, value in points), default=0.0)
+def _chart(
+    points: Sequence[tuple[float, float]], title: str, now: str, spell: Any
+) -> str:  # Any: a function
+    """One line chart; where nothing is known, there is no line."""
+    highest = max((value for _, value in points if not math.isnan(value)), default=0.0)
     length = max((ago for ago, _ in points), default=0.0) or 1.0
-    scale = highest or 1.0
-    path = " ".join(
-        f"{'L' if index else 'M'}{_WIDTH * (1 - ago / length):.1f},"
-        f"{_HEIGHT - 2 - (_HEIGHT - 8) * value / scale:.1f}"
-        for index, (ago, value) in enumerate(points)
-    )
-    area = f'<path class="area" d="{path} L{_WIDTH},{_HEIGHT} L0,{_HEIGHT} Z"/>' if path else ""
-    label = f"{title}: now {known(newest, spell)}, highest {spell(highest)} in {span(length)}"
+    label = f"{title}: now {now}, highest {spell(highest)} in {span(length)}"
+    times = "".join(f"<span>{time}</span>" for time in (_ago(length), _ago(length / 2), "now"))
     return (
-        f'<div class="chart"><p><span>{title}</span><b>{escape(known(newest, spell))}</b>'
+        f'<div class="chart"><p><span>{title}</span><b>{escape(now)}</b>'
         f"<span>highest {escape(spell(highest))}</span></p>"
         f'<svg role="img" aria-label="{escape(label)}" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
-        f'preserveAspectRatio="none">{area}<path d="{path}"/></svg></div>'
+        f'preserveAspectRatio="none">{line_of(points, _WIDTH, _HEIGHT)}</svg><p aria-hidden="true">{times}</p></div>'
     )
 
 
-def _charts(samples: list[Sample]) -> str:
-    length = span(len(samples) * INTERVAL_SECONDS)
+def _ago(seconds: float) -> str:
+    return f"{span(seconds)} ago"
+
+
+def _charts(picture: Picture) -> str:
+    """The last half hour; the present figure of each chart is that of its tile."""
+    status, rates, samples = picture.status, picture.rates or Sample(0.0), picture.samples
+    waiting, done = (sum(pair[side].entries for pair in picture.queues) for side in (0, 1))
     charts = (
-        ("source_lag_bytes", "lag", size),
-        ("source_lag_seconds", "lag in time", _seconds),
-        ("source_received_bytes_total", "received", lambda value: f"{size(value)}/s"),
-        ("land_rows_total", "landed", lambda value: f"{_count(value)} rows/s"),
+        ("source_lag_bytes", "lag", status["lag_bytes"], size),
+        ("source_lag_seconds", "lag in time", status["lag_seconds"], _seconds),
+        ("source_received_bytes_total", "received", rates.source_received_bytes_total, _size_rate),
+        ("land_rows_total", "landed", rates.land_rows_total, _row_rate),
+        ("read_change_queue_entries", "read change queues", waiting, _batches),
+        ("decode_change_queue_entries", "decode change queues", done, _batches),
     )
-    inner = "".join(_chart(samples, name, title, spell) for name, title, spell in charts)
+    inner = "".join(
+        _chart(series(samples, name, _POINTS), title, known(now, spell), spell)
+        for name, title, now, spell in charts
+    )
+    length = span(len(samples) * INTERVAL_SECONDS)
     return f'<section id="history"><h2>The last {length}</h2><div class="two">{inner}</div></section>\n'
+
+
+def _size_rate(number: float) -> str:
+    return f"{size(number)}/s"
+
+
+def _row_rate(number: float) -> str:
+    return f"{count(number)} rows/s"
+
+
+def _batches(number: float) -> str:
+    return f"{count(number)} batches"
 
 
 def _scrolled(name: str, label: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -323,10 +337,10 @@ def _tables(tables: Sequence[TableTally]) -> str:
     rows = [
         (
             t.name,
-            _count(t.rows),
+            count(t.rows),
             size(t.bytes),
-            _count(t.files),
-            " ".join(f"{op} {_count(n)}" for op, n in sorted(t.ops.items())),
+            count(t.files),
+            " ".join(f"{op} {count(n)}" for op, n in sorted(t.ops.items())),
             str(t.entry),
         )
         for t in tables[:_TABLES]
@@ -363,8 +377,8 @@ def _snapshots(tables: dict[str, dict[str, Any]]) -> str:  # Any: JSON
             title,
             str(of["state"]),
             f"{of['chunks_done']} of {of['chunks']}" if of["chunks"] else "-",
-            _count(of["rows"]),
-            _count(max(of["estimate"], of["rows"])),
+            count(of["rows"]),
+            count(max(of["estimate"], of["rows"])),
             size(of["bytes"]),
             "-" if of["seconds_left"] is None else _seconds(of["seconds_left"]),
             str(of["reason"] or ""),
@@ -400,7 +414,8 @@ def _server(server: dict[str, Any] | None) -> str:  # Any: JSON
         rows.append(("slot may be lost in", span(server["invalidation_seconds"])))
     rows.append(("guard", server["guard_step"]))
     return (
-        f'<section id="server"><h2>Slot and disk</h2>{table_of((), rows, kind="facts")}</section>\n'
+        '<section id="server"><h2>Slot and disk</h2>'
+        f"{scrolled('server', 'Slot and disk', table_of((), rows, kind='facts'))}</section>\n"
     )
 
 
@@ -412,7 +427,7 @@ def _held(holder: str | None, slot: dict[str, Any]) -> Iterator[tuple[str, str]]
     for name, field in ages.items():
         age = slot.get(field)
         if age is not None:
-            yield f"oldest transaction {name}", f"{_count(age)} transactions ago"
+            yield f"oldest transaction {name}", f"{count(age)} transactions ago"
 
 
 def _commits(commits: Sequence[Commit]) -> str:
@@ -425,7 +440,7 @@ def _commits(commits: Sequence[Commit]) -> str:
             "-" if c.commit_time is None else f"{c.commit_time:%Y-%m-%d %H:%M:%S}",
             str(c.tables),
             str(c.files),
-            _count(c.rows),
+            count(c.rows),
             size(c.bytes),
         )
         for c in commits
@@ -442,7 +457,7 @@ def _commits(commits: Sequence[Commit]) -> str:
         "size",
     )
     content = _scrolled("commits", "Last entries", header, rows) if rows else "<p>Nothing yet.</p>"
-    return f'<section id="commits"><h2>Last publications</h2>{content}</section>\n'
+    return f'<section id="commits"><h2>Last entries</h2>{content}</section>\n'
 
 
 def _footer(status: dict[str, Any]) -> str:  # Any: JSON

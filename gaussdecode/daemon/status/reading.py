@@ -6,6 +6,7 @@ instant apart. Counters of earlier sessions are added, so that a new session doe
 
 import os
 import time
+from typing import Final
 
 import gaussdecode
 from gaussdecode.daemon.session import Session
@@ -13,7 +14,7 @@ from gaussdecode.daemon.session_group import SessionGroup
 from gaussdecode.daemon.status.changes import Changes
 from gaussdecode.daemon.status.document import status_document
 from gaussdecode.daemon.status.facts import DaemonFacts, LandingFacts, Running
-from gaussdecode.daemon.status.history import History, Sample
+from gaussdecode.daemon.status.history import History, Sample, series
 from gaussdecode.daemon.status.limit import WINDOW_SECONDS, Context, Limit, Stage, find_limit
 from gaussdecode.daemon.status.page import Picture
 from gaussdecode.daemon.status.processes import Processes
@@ -46,6 +47,8 @@ from gaussdecode.metrics.exposition import histogram_values
 from gaussdecode.metrics.metric import Kind
 from gaussdecode.metrics.table import BY_NAME
 from gaussdecode.model.landing import EntryKind
+
+_LAG_POINTS: Final = 30  # of the history in the status document; arbitrary
 
 
 class Readings:
@@ -232,6 +235,7 @@ class Readings:
             limit,
             troubles,
             self._history.rates(WINDOW_SECONDS),
+            series(self._history.samples(), "source_lag_seconds", _LAG_POINTS),
         )
 
     def lag(self, session: Session | SessionGroup | None) -> dict[str, float | None]:
@@ -257,12 +261,12 @@ def _process_ids(session: Session | SessionGroup | None) -> dict[str, int]:
 
 def _sum(values: Values, more: Values, *, is_past: bool) -> Values:
     """Add a session's counters to those before it; its gauges hold only while it runs."""
-    total = {name: dict(series) for name, series in values.items()}
-    for name, series in more.items():
+    total = {name: dict(labelled) for name, labelled in values.items()}
+    for name, labelled in more.items():
         is_counter = BY_NAME[name].kind is not Kind.GAUGE
         if is_past and not is_counter:
             continue
         into = total.setdefault(name, {})
-        for labels, value in series.items():
+        for labels, value in labelled.items():
             into[labels] = value + (into.get(labels, 0) if is_counter else 0)
     return total

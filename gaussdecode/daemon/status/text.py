@@ -15,6 +15,11 @@ def known(value: float | None, spell: Callable[[float], str]) -> str:
     return UNKNOWN if value is None or math.isnan(value) else spell(value)
 
 
+def count(number: float) -> str:
+    """Spell a count, with a thin space at each thousand."""
+    return f"{number:,.0f}".replace(",", "\u2009")
+
+
 def span(seconds: float) -> str:
     """Spell a time span: ``3 h 20 min``."""
     if seconds < 120:

@@ -1,5 +1,6 @@
 """Tests for `gaussdecode.daemon.status.history`."""
 
+import math
 import sys
 
 from gaussdecode.daemon.status.history import (
@@ -73,3 +74,16 @@ def test_series_are_thinned_out() -> None:
     assert {value for _, value in rates} == {3.0}
     nothing = series([], "source_lag_bytes", 200)
     assert not nothing
+
+
+def test_missing_samples_are_a_gap() -> None:
+    """Of gauges and counters alike: nobody draws a line over the time of which nothing is known."""
+    times = [*range(0, 20, 2), *range(60, 80, 2)]
+    samples = [
+        Sample(float(at), land_rows_total=3.0 * at, source_lag_bytes=float(at)) for at in times
+    ]
+    for name, known in (("source_lag_bytes", 20), ("land_rows_total", 18)):
+        points = series(samples, name, 200)
+        assert [ago for ago, value in points if math.isnan(value)] == [39.0]
+        assert len(points) == known + 1
+    assert {value for _, value in points if not math.isnan(value)} == {3.0}

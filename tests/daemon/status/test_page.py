@@ -299,6 +299,20 @@ def test_the_document_stays_small() -> None:
     assert "and 1950 more" in page.decode()
 
 
+def test_a_chart_has_the_figure_of_its_tile_times_and_gaps() -> None:
+    """Both are of one reading; what is not known is no line."""
+    samples = [Sample(2.0 * i, source_lag_bytes=9e6) for i in (*range(30), *range(60, 90))]
+    page = render_page(dataclasses.replace(TROUBLE, samples=samples)).decode()
+    for figure in ("7.5 GB", "83 min", "123\u2009456 rows/s", "242 batches"):
+        assert f"</span><b>{figure}</b>" in page
+    assert page.count("<dd>7.5 GB</dd>") == 1
+    assert (
+        '<p aria-hidden="true"><span>3 min ago</span><span>89 s ago</span><span>now</span>' in page
+    )
+    (drawing,) = re.findall(r'aria-label="lag: now.*?</svg>', page)
+    assert drawing.count('class="area"') == 2
+
+
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
     """A browser for all tests of this module."""
