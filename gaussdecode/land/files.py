@@ -114,7 +114,7 @@ class Files:
         self.root = root
         self._failpoints = failpoints or Failpoints.from_environment()
         self._lock = threading.Lock()
-        self._directories: OrderedDict[str, int] = OrderedDict()
+        self._directories: OrderedDict[str, _Directory] = OrderedDict()
         self._lock_fd = -1
         try:
             self._root_fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -207,7 +207,7 @@ class Files:
         """Give the landing back."""
         with self._lock:
             while self._directories:
-                os.close(self._directories.popitem()[1])
+                self._directories.popitem()[1].drop()
             if self._root_fd >= 0:
                 os.close(self._root_fd)
             self._root_fd = -1
@@ -292,9 +292,9 @@ class Files:
         self.reach(Operation.REMOVE_DIRECTORY)
         # In one: nobody is lent again what is going.
         with self._directory_of(path) as (directory, name), self._lock:
-            descriptor = self._directories.pop(path, None)
-            if descriptor is not None:
-                os.close(descriptor)
+            cached = self._directories.pop(path, None)
+            if cached is not None:
+                cached.drop()
             os.rmdir(name, dir_fd=directory)
 
     def set_time(self, path: str, mtime_ms: int) -> None:
@@ -371,15 +371,15 @@ class Files:
 
     def _directory_of(self, path: str) -> "_Lent[tuple[int, str]]":
         parent, _, name = path.rpartition("/")
-        descriptor = self._lent(parent)
-        return _Lent(descriptor, (descriptor, name), self.root, path)
+        directory = self._lent(parent)
+        return _Lent(self._lock, directory, (directory.descriptor, name), self.root, path)
 
     def _directory(self, path: str) -> "_Lent[int]":
-        descriptor = self._lent(path)
-        return _Lent(descriptor, descriptor)
+        directory = self._lent(path)
+        return _Lent(self._lock, directory, directory.descriptor)
 
-    def _lent(self, path: str) -> int:
-        """A descriptor; a duplicate, so that the cache may drop its own at any time."""
+    def _lent(self, path: str) -> "_Directory":
+        """A directory that stays open until it is given back, though the cache may drop it."""
         try:
             return self._borrow(path)
         except PermissionError as error:
@@ -395,19 +395,51 @@ class Files:
             error.filename = str(self.root / path)
             raise
 
-    def _borrow(self, path: str) -> int:
+    def _borrow(self, path: str) -> "_Directory":
         with self._lock:
             if self._root_fd < 0:
                 raise OSError(errno.EBADF, "the landing is closed")
-            known = self._directories.get(path)
-            if known is not None:
+            directory = self._directories.get(path)
+            if directory is None:
+                directory = _Directory(_open_directory(self._root_fd, path))
+                self._directories[path] = directory
+                if len(self._directories) > _CACHED_DIRECTORIES:
+                    self._directories.popitem(last=False)[1].drop()
+            else:
                 self._directories.move_to_end(path)
-                return os.dup(known)
-            descriptor = _open_directory(self._root_fd, path)
-            self._directories[path] = os.dup(descriptor)
-            if len(self._directories) > _CACHED_DIRECTORIES:
-                os.close(self._directories.popitem(last=False)[1])
-            return descriptor
+            directory.users += 1
+            return directory
+
+
+class _Directory:
+    """An open directory of the cache; the caller holds the lock.
+
+    Its users are counted: a descriptor of its own for each would be two calls more, a dozen times a file.
+
+    Args:
+        descriptor: closed when the cache has dropped it and nobody uses it.
+    """
+
+    __slots__ = ("_is_dropped", "descriptor", "users")
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self.users = 0
+        self._is_dropped = False
+
+    def drop(self) -> None:
+        """The cache does without it."""
+        self._is_dropped = True
+        self._close_if_over()
+
+    def give_back(self) -> None:
+        """One user less."""
+        self.users -= 1
+        self._close_if_over()
+
+    def _close_if_over(self) -> None:
+        if self._is_dropped and not self.users:
+            os.close(self.descriptor)
 
 
 class _Lent(Generic[_Given]):
@@ -416,18 +448,25 @@ class _Lent(Generic[_Given]):
     A class, for it is used a dozen times for each file that lands.
 
     Args:
-        descriptor: closed at the end.
+        lock: the cache's.
+        directory: given back at the end.
         given: path as the user of the file sees it.
         root: root of the landing.
         path: path that an error of the kernel names; none where it names nothing.
     """
 
-    __slots__ = ("_descriptor", "_given", "_path", "_root")
+    __slots__ = ("_directory", "_given", "_lock", "_path", "_root")
 
     def __init__(
-        self, descriptor: int, given: _Given, root: Path | None = None, path: str = ""
+        self,
+        lock: threading.Lock,
+        directory: _Directory,
+        given: _Given,
+        root: Path | None = None,
+        path: str = "",
     ) -> None:
-        self._descriptor = descriptor
+        self._lock = lock
+        self._directory = directory
         self._given = given
         self._root = root
         self._path = path
@@ -436,7 +475,8 @@ class _Lent(Generic[_Given]):
         return self._given
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        os.close(self._descriptor)
+        with self._lock:
+            self._directory.give_back()
         if self._root is not None and isinstance(error, PermissionError):
             error.filename = str(self._root / self._path)
 
