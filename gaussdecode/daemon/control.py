@@ -187,6 +187,8 @@ class ControlSocket:
     def close(self) -> None:
         """Take no more acts."""
         self._is_closing = True
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)  # ends the wait for a client at once
         self._thread.join()
         self._socket.close()
 
@@ -196,8 +198,9 @@ class ControlSocket:
                 client, _ = self._socket.accept()
             except TimeoutError:
                 continue
-            except OSError:  # no descriptors
-                time.sleep(_POLL_SECONDS)
+            except OSError:  # no descriptors, or it is being closed
+                if not self._is_closing:
+                    time.sleep(_POLL_SECONDS)
                 continue
             if len(self._clients) >= _MAX_CLIENTS:
                 client.close()

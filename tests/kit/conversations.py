@@ -41,6 +41,7 @@ from gaussdecode.source.postgresql.export import held_view
 from gaussdecode.source.postgresql.fingerprints import Looker
 from gaussdecode.source.postgresql.members import read_members
 from gaussdecode.source.postgresql.probe import PostgresProbe
+from gaussdecode.source.postgresql.publication import add_table
 from gaussdecode.source.postgresql.source import PostgresSource
 from gaussdecode.source.settings import ReaderSettings
 
@@ -217,10 +218,19 @@ _BOTH: Final[Mapping[str, Conversation]] = {
     "loss": _loss,
     **_COMMANDS,
 }
+
+
+def _publish(path: Path) -> None:
+    """What `ctl add` asks of the publications: the table is in one already."""
+    config = load(path)
+    assert "already" in add_table(source_address(config), config.source.publication, *TABLE)
+
+
 POSTGRESQL: Final[Mapping[str, Conversation]] = {
     "stream": _streamed(PostgresSource),
     "watch": _watch,
     "guard": _guard(PostgresProbe),
+    "publish": _publish,
     **_BOTH,
 }
 

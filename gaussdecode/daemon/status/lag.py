@@ -9,8 +9,9 @@ of that moment. It moves on by the best evidence that there is:
   lag is an upper bound, at most one interval of notes too large.
 
 While the server is away nothing moves on, and the lag grows. The moment and the newest end of WAL outlast
-a restart (`kept`). Without any evidence the lag is None. Times are seconds since 1970, as of commits.
-Thread-safe and bounded.
+a restart (`kept`). Before the first evidence the lag is the age of the first note of WAL that has not landed,
+a lower bound; without such a note it is None. Times are seconds since 1970, as of commits. Thread-safe and
+bounded.
 
 WAL without changes for us is no lag. When everything that was sent has landed, a position up to which the
 server has nothing more to send counts as landed too (`reached`).
@@ -112,7 +113,10 @@ class Lag:
     def seconds(self, now: float, seen: Evidence) -> float | None:
         """Age of the oldest commit that has not landed; None where nothing is known."""
         with self._lock:
-            through = self._through(now, seen, self._end(seen))
+            end = self._end(seen)
+            through = self._through(now, seen, end)
+            if through is None and seen.is_heard and seen.complete_lsn < end and self._marks:
+                through = self._marks[0].at
         return None if through is None else max(0.0, now - through)
 
     def size(self, seen: Evidence, landed: int) -> int | None:

@@ -29,13 +29,16 @@ def test_what_stands_still_grows_late() -> None:
 
 
 def test_nothing_behind_is_no_lag() -> None:
-    """And nothing known is none either: it is unknown."""
+    """And nothing known is none either: it is unknown, until WAL waits: then it is at least so old."""
     lag = Lag()
     assert lag.seconds(10.0, AWAY) is None
     assert lag.seconds(10.0, heard(0, 0)) is None
     lag.note(1.0, heard(100, 0))
-    assert lag.seconds(10.0, heard(100, 0)) is None
-    assert lag.seconds(10.0, heard(100, 100)) == 0.0
+    lag.note(5.0, heard(200, 0))
+    assert lag.seconds(10.0, heard(200, 0)) == 9.0
+    assert lag.known.through is None
+    assert lag.seconds(10.0, AWAY) is None
+    assert lag.seconds(10.0, heard(200, 200)) == 0.0
 
 
 def test_the_oldest_commit_that_came_is_exact() -> None:
