@@ -12,7 +12,7 @@ from gaussdecode.source.postgresql.connection import Connection, connect
 from gaussdecode.source.quoting import identifier, literal
 
 _CONNECT_SECONDS: Final = 3
-_PATIENCE: Final = 10.0  # seconds for a statement; it may wait for a lock
+_PATIENCE: Final = 5.0  # seconds for a statement; it may wait for a lock
 _HAVE: Final = """
     SELECT t.pubname FROM pg_catalog.pg_publication_tables t
     WHERE t.pubname IN ({names}) AND t.schemaname = {schema} AND t.tablename = {table}
