@@ -227,12 +227,12 @@ class ControlSocket:
         raw = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
         _, uid, _ = _CREDENTIALS.unpack(raw)
         by = f"{user_name(uid)} (uid {uid})"
+        line = _read_line(client)  # of everybody: who still writes reads no answer
         if uid not in self._allowed:
             _log.warning(Event.ACT_REFUSED, by=by, reason="neither root nor the daemon's account")
             return Answer(
                 is_done=False, text=f"user {by} may not: use root or the daemon's account"
             )
-        line = _read_line(client)
         try:
             request = None if line is None else json.loads(line)
         except (ValueError, RecursionError):
