@@ -14,6 +14,7 @@ from kit.install import find_tool
 
 Json = dict[str, Any]  # Any: JSON
 _SECONDS: Final = 60.0  # patience; nothing is judged by it
+_NAVIGATED: Final = "target navigated"  # while a command was carried out
 _FLAGS: Final = (
     "--headless=new",
     "--no-sandbox",
@@ -116,6 +117,8 @@ class Chromium:
         os.write(self._commands, json.dumps(message).encode() + b"\0")
         answer = self._answers.get(timeout=_SECONDS)
         assert answer is not None, (self._directory / "chromium.log").read_text()[-2000:]
+        if _NAVIGATED in answer.get("error", {}).get("message", ""):
+            return self._send(method, **params)  # of the page that came meanwhile
         assert "error" not in answer, answer
         result: Json = answer["result"]
         return result
