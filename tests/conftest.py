@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 import structlog
 from hypothesis import HealthCheck, settings
+from kit.commands import Result, Run
 from kit.daemon import Daemon
 from kit.postgres import MAJORS, Database, Postgres
 from kit.s3 import S3
 from kit.turns import has_its_turn
 from kit.unit import is_unit, refuse
 
+from gaussdecode.cli import main
 from gaussdecode.land.files import Files
 
 gc.disable()  # until all is imported and collected, which stays
@@ -116,6 +118,18 @@ def log_as_it_was() -> Iterator[None]:
     """Undo what a test did to the log, which is the process's."""
     yield
     structlog.reset_defaults()
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run a command in this process."""
+
+    def call(*arguments: str) -> Result:
+        capsys.readouterr()
+        status = main(list(arguments))
+        return Result(status, *capsys.readouterr())
+
+    return call
 
 
 @pytest.fixture(scope="session")

@@ -19,7 +19,6 @@ from kit.commands import Result, Run
 from kit.daemon import Daemon
 from kit.landing import position, read_entries
 
-from gaussdecode.cli import main
 from gaussdecode.demo.ports import free_port
 from gaussdecode.errors import EX_CONFIG
 from gaussdecode.land.commitlog import CommitLog
@@ -43,18 +42,6 @@ def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     with tarfile.open(request.param) as tar:
         tar.extractall(tmp_path, filter="data")
     return tmp_path
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run a command in this process."""
-
-    def call(*arguments: str) -> Result:
-        capsys.readouterr()
-        status = main(list(arguments))
-        return Result(status, *capsys.readouterr())
-
-    return call
 
 
 def facts_of(kept: Path) -> Any:  # Any: JSON

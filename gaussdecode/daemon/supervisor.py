@@ -78,12 +78,10 @@ _LASTED_SECONDS: Final = 60.0  # arbitrary: a session this long was a good one
 _START_SECONDS: Final = 600.0  # recovery may read every byte of one entry
 _EXTEND_SECONDS: Final = 30.0  # between two words to systemd that the start goes on
 _LOGIN_FACTOR: Final = 5.0  # longer waits where the log-in is refused; arbitrary
-_COMMAND_SECONDS: Final = (
-    10.0  # between two looks at what source.password-command prints; arbitrary
-)
+_COMMAND_SECONDS: Final = 10.0  # between two runs of source.password-command; arbitrary
 _LOGIN_CHANGED: Final = (
-    "tried again at once when the password file, the output of the password command or a file of the certificate has changed; a systemd "
-    "credential is read at the start of the unit only: restart it after a change"
+    "tried again at once when the password file, the output of the password command or a file of the "
+    "certificate has changed; a systemd credential is read at the start of the unit only: restart it after a change"
 )
 _READ_ON_THE_WAY: Final = (
     "monitoring.control-token-file with monitoring.allow-remote: there is no TLS, and the token can be "

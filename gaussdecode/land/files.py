@@ -16,30 +16,25 @@ import os
 import re
 import stat
 import struct
-import threading
-from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Final, Generic, NamedTuple, TypeVar
 
 from gaussdecode.errors import AccessError, ConfigError, DiskError, LandingError
 from gaussdecode.host.access import group_name, refused, user_name
+from gaussdecode.land.directories import DIRECTORY_FLAGS, Directory, OpenDirectories
 from gaussdecode.land.failpoints import Failpoints, Operation, Point
 from gaussdecode.land.names import LOCK
 
 _DIRECTORY_MODE: Final = 0o750
 _FILE_MODE: Final = 0o640
-_DIRECTORY_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _CREATE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LOCK_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _LOCK_MODE: Final = 0o600
 _FLOCK: Final = re.compile(r"\d+: FLOCK\s+ADVISORY\s+\w+ (-?\d+) [0-9a-f]+:[0-9a-f]+:(\d+) ")
-_CACHED_DIRECTORIES: Final = 128
 _Given = TypeVar("_Given")
 _RENAME_NOREPLACE: Final = 1
-_OPENAT2: Final = ctypes.c_long(437)  # on every architecture
-_NO_LINKS_BENEATH: Final = 0x04 | 0x08  # RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH
 _NO_SUCH_LINK: Final = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP)  # of a file of our own
 _LINKS_NEEDED: Final = (
     "this file system has no hard links, which keep two writers apart; landing.root has to be on a local "
@@ -88,7 +83,7 @@ def make_root(root: Path) -> None:
 def _sync_names(path: Path) -> None:
     """Make the names in a directory durable, if we may read it: else it was made by others."""
     try:
-        descriptor = os.open(path, _DIRECTORY_FLAGS & ~os.O_NOFOLLOW)
+        descriptor = os.open(path, DIRECTORY_FLAGS & ~os.O_NOFOLLOW)
     except PermissionError:
         return
     try:
@@ -113,8 +108,6 @@ class Files:
         """
         self.root = root
         self._failpoints = failpoints or Failpoints.from_environment()
-        self._lock = threading.Lock()
-        self._directories: OrderedDict[str, _Directory] = OrderedDict()
         self._lock_fd = -1
         try:
             self._root_fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -122,6 +115,7 @@ class Files:
             raise refused(root, error) from error
         except OSError as error:
             raise ConfigError(f"landing root {root}: {error.strerror}; create it first") from error
+        self._directories = OpenDirectories(self._root_fd)
 
     def check_root(self) -> None:
         """Refuse a root that somebody else can change, or that is not on a local disk.
@@ -205,15 +199,13 @@ class Files:
 
     def close(self) -> None:
         """Give the landing back."""
-        with self._lock:
-            while self._directories:
-                self._directories.popitem()[1].drop()
-            if self._root_fd >= 0:
-                os.close(self._root_fd)
-            self._root_fd = -1
-            if self._lock_fd >= 0:
-                os.close(self._lock_fd)
-            self._lock_fd = -1
+        self._directories.close()
+        if self._root_fd >= 0:
+            os.close(self._root_fd)
+        self._root_fd = -1
+        if self._lock_fd >= 0:
+            os.close(self._lock_fd)
+        self._lock_fd = -1
 
     def reach(self, point: Point) -> None:
         """Pass a failpoint."""
@@ -291,10 +283,7 @@ class Files:
         """Remove an empty directory."""
         self.reach(Operation.REMOVE_DIRECTORY)
         # In one: nobody is lent again what is going.
-        with self._directory_of(path) as (directory, name), self._lock:
-            cached = self._directories.pop(path, None)
-            if cached is not None:
-                cached.drop()
+        with self._directory_of(path) as (directory, name), self._directories.without(path):
             os.rmdir(name, dir_fd=directory)
 
     def set_time(self, path: str, mtime_ms: int) -> None:
@@ -372,16 +361,16 @@ class Files:
     def _directory_of(self, path: str) -> "_Lent[tuple[int, str]]":
         parent, _, name = path.rpartition("/")
         directory = self._lent(parent)
-        return _Lent(self._lock, directory, (directory.descriptor, name), self.root, path)
+        return _Lent(self._directories, directory, (directory.descriptor, name), self.root, path)
 
     def _directory(self, path: str) -> "_Lent[int]":
         directory = self._lent(path)
-        return _Lent(self._lock, directory, directory.descriptor)
+        return _Lent(self._directories, directory, directory.descriptor)
 
-    def _lent(self, path: str) -> "_Directory":
+    def _lent(self, path: str) -> Directory:
         """A directory that stays open until it is given back, though the cache may drop it."""
         try:
-            return self._borrow(path)
+            return self._directories.lend(path)
         except PermissionError as error:
             error.filename = str(self.root / path)
             raise
@@ -395,52 +384,6 @@ class Files:
             error.filename = str(self.root / path)
             raise
 
-    def _borrow(self, path: str) -> "_Directory":
-        with self._lock:
-            if self._root_fd < 0:
-                raise OSError(errno.EBADF, "the landing is closed")
-            directory = self._directories.get(path)
-            if directory is None:
-                directory = _Directory(_open_directory(self._root_fd, path))
-                self._directories[path] = directory
-                if len(self._directories) > _CACHED_DIRECTORIES:
-                    self._directories.popitem(last=False)[1].drop()
-            else:
-                self._directories.move_to_end(path)
-            directory.users += 1
-            return directory
-
-
-class _Directory:
-    """An open directory of the cache; the caller holds the lock.
-
-    Its users are counted: a descriptor of its own for each would be two calls more, a dozen times a file.
-
-    Args:
-        descriptor: closed when the cache has dropped it and nobody uses it.
-    """
-
-    __slots__ = ("_is_dropped", "descriptor", "users")
-
-    def __init__(self, descriptor: int) -> None:
-        self.descriptor = descriptor
-        self.users = 0
-        self._is_dropped = False
-
-    def drop(self) -> None:
-        """The cache does without it."""
-        self._is_dropped = True
-        self._close_if_over()
-
-    def give_back(self) -> None:
-        """One user less."""
-        self.users -= 1
-        self._close_if_over()
-
-    def _close_if_over(self) -> None:
-        if self._is_dropped and not self.users:
-            os.close(self.descriptor)
-
 
 class _Lent(Generic[_Given]):
     """A directory, open while something is done in it; used once, at once.
@@ -448,24 +391,24 @@ class _Lent(Generic[_Given]):
     A class, for it is used a dozen times for each file that lands.
 
     Args:
-        lock: the cache's.
+        directories: has lent it.
         directory: given back at the end.
         given: path as the user of the file sees it.
         root: root of the landing.
         path: path that an error of the kernel names; none where it names nothing.
     """
 
-    __slots__ = ("_directory", "_given", "_lock", "_path", "_root")
+    __slots__ = ("_directories", "_directory", "_given", "_path", "_root")
 
     def __init__(
         self,
-        lock: threading.Lock,
-        directory: _Directory,
+        directories: OpenDirectories,
+        directory: Directory,
         given: _Given,
         root: Path | None = None,
         path: str = "",
     ) -> None:
-        self._lock = lock
+        self._directories = directories
         self._directory = directory
         self._given = given
         self._root = root
@@ -475,8 +418,7 @@ class _Lent(Generic[_Given]):
         return self._given
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        with self._lock:
-            self._directory.give_back()
+        self._directories.give_back(self._directory)
         if self._root is not None and isinstance(error, PermissionError):
             error.filename = str(self._root / self._path)
 
@@ -510,33 +452,6 @@ def _item(found: os.DirEntry[str]) -> Item:
     return Item(found.name, is_directory, found.is_file(follow_symlinks=False))
 
 
-def _open_directory(root: int, path: str) -> int:
-    """Open a directory below the root, without following links.
-
-    In one call where the kernel has it; else, and to tell what is wrong, by walking down.
-    """
-    if path.isascii() and "." not in path[:1] and "/." not in path and "//" not in path:
-        how = _OPEN_HOW, ctypes.c_size_t(len(_OPEN_HOW))
-        descriptor = int(_syscall(_OPENAT2, ctypes.c_long(root), path.encode() or b".", *how))
-        if descriptor >= 0:
-            return descriptor
-    return _walk(root, path)
-
-
-def _walk(root: int, path: str) -> int:
-    descriptor = os.dup(root)
-    for component in path.split("/") if path else ():
-        if component in ("", ".", ".."):
-            os.close(descriptor)
-            raise OSError(errno.EINVAL, "not a path below the root", path)
-        try:
-            below = os.open(component, _DIRECTORY_FLAGS, dir_fd=descriptor)
-        finally:
-            os.close(descriptor)
-        descriptor = below
-    return descriptor
-
-
 def _rename_noreplace(source: int, old: str, target: int, new: str) -> bool:
     """Call renameat2; False where the kernel, C library or file system lacks it."""
     function = getattr(_libc, "renameat2", None)
@@ -551,9 +466,6 @@ def _rename_noreplace(source: int, old: str, target: int, new: str) -> bool:
 
 
 _libc: Final = ctypes.CDLL(None, use_errno=True)
-_syscall: Final = _libc.syscall
-_syscall.restype = ctypes.c_long
-_OPEN_HOW: Final = struct.pack("QQQ", _DIRECTORY_FLAGS, 0, _NO_LINKS_BENEATH)
 
 
 def file_system_of(path: Path) -> str:

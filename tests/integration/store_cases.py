@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from kit.commands import Result, Run
+from kit.commands import Run
 from kit.daemon import Daemon
 from kit.history import History
 from kit.killing import OPTIONS, Places, content, kill_and_run_again, started
@@ -24,7 +24,6 @@ from kit.s3 import unused_endpoint
 from kit.stores import SERVERS, Server, prefix
 from kit.workload import prepare
 
-from gaussdecode.cli import main
 from gaussdecode.demo.java import provide_java
 from gaussdecode.errors import MirrorError, MirrorRefusedError
 from gaussdecode.objects.store import Store, open_store
@@ -43,18 +42,6 @@ def server(
     """A running server of each kind."""
     with SERVERS[request.param](tmp_path_factory.mktemp(request.param)) as running:
         yield running
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run a command in this process."""
-
-    def call(*arguments: str) -> Result:
-        capsys.readouterr()
-        status = main(list(arguments))
-        return Result(status, *capsys.readouterr())
-
-    return call
 
 
 def test_one_of_many_puts_wins(server: Server) -> None:

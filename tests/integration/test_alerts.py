@@ -12,7 +12,6 @@ import os
 import re
 import signal
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Final
 
 import pyarrow.parquet as pq
 import pytest
+from kit.beside import repeating
 from kit.daemon import Daemon, wait_until
 from kit.gausscluster import GaussCluster
 from kit.gaussdaemon import GaussDatabase, lands
@@ -330,26 +330,15 @@ def test_daemon_that_is_kept_out(
 @contextlib.contextmanager
 def writing(database: Database) -> Iterator[None]:
     """Rows without an end, about a third of a megabyte of text every 0.1 seconds."""
-    is_over = threading.Event()
 
-    def write() -> None:
-        with database.connect() as session:
-            for number in range(10_000):
-                first = number * 100
-                session.execute(
-                    "INSERT INTO public.t SELECT g, 1, repeat(md5(g::text), 100) "
-                    f"FROM generate_series({first}, {first + 99}) g"
-                )
-                if is_over.wait(0.1):
-                    return
+    def write(number: int) -> None:
+        session.execute(
+            "INSERT INTO public.t SELECT g, 1, repeat(md5(g::text), 100) "
+            f"FROM generate_series({number * 100}, {number * 100 + 99}) g"
+        )
 
-    thread = threading.Thread(target=write)
-    thread.start()
-    try:
+    with database.connect() as session, repeating(write, 0.1):
         yield
-    finally:
-        is_over.set()
-        thread.join()
 
 
 @provokes(

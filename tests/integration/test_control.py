@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from kit import landing, oracle
+from kit.beside import repeating
 from kit.daemon import Daemon, wait_until
 from kit.gausscluster import GaussCluster
 from kit.gaussseveral import several
@@ -28,26 +29,17 @@ def _load(database: Database) -> Iterator[None]:
     """Insert, update and delete beside the test."""
     database.execute("CREATE TABLE public.t (id int4 PRIMARY KEY, v text)")
     database.create_slot()
-    is_over = threading.Event()
 
-    def write() -> None:
-        number = 0
-        while not is_over.is_set():
-            number += 1
-            database.execute(
-                f"INSERT INTO t SELECT g, 'new' FROM generate_series({10 * number}, {10 * number + 9}) g;"
-                f"UPDATE t SET v = 'changed' WHERE id % 7 = 0 AND id > {10 * number - 40};"
-                f"DELETE FROM t WHERE id = {10 * number - 5}"
-            )
-            time.sleep(0.05)
+    def write(number: int) -> None:
+        first = 10 * (number + 1)
+        database.execute(
+            f"INSERT INTO t SELECT g, 'new' FROM generate_series({first}, {first + 9}) g;"
+            f"UPDATE t SET v = 'changed' WHERE id % 7 = 0 AND id > {first - 40};"
+            f"DELETE FROM t WHERE id = {first - 5}"
+        )
 
-    thread = threading.Thread(target=write)
-    thread.start()
-    try:
+    with repeating(write, 0.05):
         yield
-    finally:
-        is_over.set()
-        thread.join()
 
 
 def _does(daemon: Daemon, capsys: Capture, *words: str) -> str:
@@ -122,6 +114,32 @@ def test_acts_under_load(database_15: Database, make_daemon: MakeDaemon, capsys:
         assert "public.t" in _does(daemon, capsys, "snapshot", "public.t")
         wait_until(lambda: '"snapshot_landed"' in daemon.log.read_text(), "the snapshot")
         assert "(uid " in daemon.log.read_text()
+    _is_equal(daemon)
+
+
+def test_the_connection_is_cut_in_a_pause(
+    database_15: Database, make_daemon: MakeDaemon, capsys: Capture
+) -> None:
+    """What was received lands with its session; the next one is paused too, until it is resumed."""
+    daemon = make_daemon(database_15)
+    with _load(database_15):
+        daemon.start()
+        daemon.wait_for_state("streaming")
+        _does(daemon, capsys, "pause")
+        sessions = daemon.log.read_text().count('"source_connected"')
+        database_15.execute(
+            "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots "
+            f"WHERE slot_name = '{database_15.slot}'"
+        )
+        wait_until(
+            lambda: daemon.log.read_text().count('"source_connected"') > sessions, "a new session"
+        )
+        daemon.wait_for_state("paused")
+        stands, row = daemon.durable_lsn(), "INSERT INTO t VALUES (-2, 'while paused')"
+        database_15.execute(row)
+        time.sleep(1.0)
+        assert daemon.durable_lsn() == stands
+        assert "goes on" in _does(daemon, capsys, "resume")
     _is_equal(daemon)
 
 

@@ -12,14 +12,13 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from kit import landing, oracle
-from kit.commands import Result, Run
+from kit.commands import Run
 from kit.daemon import Daemon, Json, wait_until
 from kit.postgres import Database
 from kit.proxy import Proxy
 from kit.s3 import ENVIRONMENT, S3, SECRET
 from kit.workload import prepare
 
-from gaussdecode.cli import main
 from gaussdecode.land.failpoints import ShipStep
 
 pytestmark = pytest.mark.integration
@@ -37,18 +36,6 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
 def _credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, secret in ENVIRONMENT.items():
         monkeypatch.setenv(name, secret)
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run a command in this process."""
-
-    def call(*arguments: str) -> Result:
-        capsys.readouterr()
-        status = main(list(arguments))
-        return Result(status, *capsys.readouterr())
-
-    return call
 
 
 def mirror(s3: S3, bucket: str) -> Json:

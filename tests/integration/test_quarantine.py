@@ -5,11 +5,11 @@ import json
 import re
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 
 import pytest
 from kit import landing
+from kit.beside import repeating
 from kit.daemon import Daemon, wait_until
 from kit.poison import POISON, Poisoner
 from kit.postgres import Database
@@ -111,22 +111,12 @@ def test_others_go_on_and_a_snapshot_brings_it_back(
 @contextlib.contextmanager
 def _more_poison(database: Database) -> Iterator[None]:
     """One transaction after the other that holds the value, until the end of the block."""
-    is_over = threading.Event()
 
-    def write() -> None:
-        with database.connect() as session:
-            for number in range(100, 100_000):
-                session.execute(f"INSERT INTO public.sick VALUES ({number}, '{POISON}')")
-                if is_over.wait(0.02):
-                    return
+    def write(number: int) -> None:
+        session.execute(f"INSERT INTO public.sick VALUES ({100 + number}, '{POISON}')")
 
-    thread = threading.Thread(target=write)
-    thread.start()
-    try:
+    with database.connect() as session, repeating(write, 0.02):
         yield
-    finally:
-        is_over.set()
-        thread.join()
 
 
 def test_it_stands_still_until_all_of_its_rows_have_landed(

@@ -14,6 +14,7 @@ import pytest
 from kit.simdisk import SimFiles
 
 from gaussdecode.errors import ConfigError, DiskError, LandingError
+from gaussdecode.land import directories
 from gaussdecode.land import files as module
 from gaussdecode.land.disk import Disk
 from gaussdecode.land.failpoints import Failpoints
@@ -59,10 +60,41 @@ def test_the_rest_of_a_directory(files: Files) -> None:
     assert files.rest("nowhere", re.compile("x"), "5") == []
 
 
-@pytest.mark.parametrize("number", [module._OPENAT2, -1])
+def _use_others(cache: directories.OpenDirectories) -> None:
+    for number in range(1, 200):
+        cache.give_back(cache.lend(f"d{number}"))
+
+
+def _let_go(cache: directories.OpenDirectories) -> None:
+    with cache.without("d0"):
+        pass
+
+
+@pytest.mark.parametrize("drop", [_use_others, _let_go, directories.OpenDirectories.close])
+def test_a_directory_in_use_stays_open(
+    tmp_path: Path, drop: Callable[[directories.OpenDirectories], None]
+) -> None:
+    """Whatever drops it: others that are used since, its removal, the end; its last user closes it."""
+    for number in range(200):
+        (tmp_path / f"d{number}").mkdir()
+    root = os.open(tmp_path, os.O_RDONLY)
+    cache = directories.OpenDirectories(root)
+    first, again = cache.lend("d0"), cache.lend("d0")
+    assert first is again
+    drop(cache)
+    cache.give_back(first)
+    assert os.listdir(first.descriptor) == []
+    cache.give_back(again)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(first.descriptor)
+    cache.close()
+    os.close(root)
+
+
+@pytest.mark.parametrize("number", [directories._OPENAT2, -1])
 def test_no_link_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     """Neither in one call nor, on a kernel without it, walking down; not out of the root either."""
-    monkeypatch.setattr(module, "_OPENAT2", number)
+    monkeypatch.setattr(directories, "_OPENAT2", number)
     root = tmp_path / "root"
     root.mkdir()
     files = Files(root)
