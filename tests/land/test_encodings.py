@@ -113,6 +113,15 @@ def test_few_rows_need_no_look(rows: int) -> None:
     assert options["compression"] == "none"  # of so small columns
 
 
+def test_a_small_table_gets_our_own_dictionaries_only() -> None:
+    """A look at the values of some rows takes longer than what it saves; of more, or of large ones, not."""
+    city = pa.table({"gd_op": ["I"] * 65, "city": ["Turin"] * 65})
+    assert writer_options(city.slice(0, 64), "zstd", 1)["use_dictionary"] == ["gd_op"]
+    assert writer_options(city, "zstd", 1)["use_dictionary"] == ["gd_op", "city"]
+    large = pa.table({"gd_op": ["I"] * 20, "text": ["t" * 4096] * 20})
+    assert writer_options(large, "zstd", 1)["use_dictionary"] == ["gd_op", "text"]
+
+
 def test_of_few_rows_large_columns_are_compressed() -> None:
     """What a column holds decides, not how many there are; the rows come back."""
     short, long = pa.array(["x"]), pa.array(["it says the same again. " * 40])
