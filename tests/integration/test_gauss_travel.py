@@ -178,14 +178,14 @@ def check_system_tables(spark: SparkSession, root: Path, csn: int) -> None:
         changes(spark, root, "gd_transactions", to=Point(csn=csn))
     landing = Landing(root)
     reach = landing.reach(Point(csn=csn))
-    of = {
-        n: [root / f.path for e in landing.entries(0, n) for f in e.files if f.table == _OURS]
+    files = [
+        [root / f.path for e in landing.entries(0, n) for f in e.files if f.table == _OURS]
         for n in (reach.n, landing.last_n)
-    }
+    ]
     upto, every = (
         spark.read.parquet(*map(str, paths))
         .where(F.col("gd_csn") <= csn)
         .select("gd_csn", "gd_xid")
-        for paths in of.values()
+        for paths in files
     )
     assert Counter(upto.collect()) == Counter(every.collect()) != Counter()

@@ -13,8 +13,10 @@ import dataclasses
 import enum
 import errno
 import io
+import itertools
 import os
 import re
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -51,12 +53,16 @@ class Loss(enum.Enum):
 
 
 class Image:
-    """The whole disk. Nodes are immutable, so a copy is a copy of one dictionary."""
+    """The whole disk. Nodes are immutable, so a copy is a copy of one dictionary.
+
+    Threads may change names at the same time, as on a real disk: each change is made as a whole.
+    """
 
     def __init__(self, nodes: dict[int, File | Directory] | None = None, serial: int = 0) -> None:
         empty: dict[int, File | Directory] = {0: Directory({}, {})}
         self.nodes = empty if nodes is None else nodes
         self.serial = serial
+        self._lock = threading.Lock()
 
     def copy(self) -> "Image":
         """Give a snapshot."""
@@ -64,9 +70,10 @@ class Image:
 
     def add(self, node: File | Directory) -> int:
         """Store a new node and give its number."""
-        self.serial += 1
-        self.nodes[self.serial] = node
-        return self.serial
+        with self._lock:
+            self.serial += 1
+            self.nodes[self.serial] = node
+            return self.serial
 
     def directory(self, path: str) -> tuple[int, Directory]:
         """Find a directory."""
@@ -86,10 +93,27 @@ class Image:
 
     def rename_in(self, path: str, change: Callable[[dict[str, int]], object]) -> None:
         """Change the names of a directory."""
-        number, found = self.directory(path)
-        names = dict(found.names)
-        change(names)
-        self.nodes[number] = Directory(names, found.synced)
+        with self._lock:
+            number, found = self.directory(path)
+            names = dict(found.names)
+            change(names)
+            self.nodes[number] = Directory(names, found.synced)
+
+    def add_in(self, path: str, number: int) -> None:
+        """Give a node a name that must be free."""
+        parent, _, name = path.rpartition("/")
+
+        def put(names: dict[str, int]) -> None:
+            if names.setdefault(name, number) != number:
+                raise FileExistsError(errno.EEXIST, "exists", path)
+
+        self.rename_in(parent, put)
+
+    def sync_directory(self, path: str) -> None:
+        """Make the names of a directory outlast the power."""
+        with self._lock:
+            number, found = self.directory(path)
+            self.nodes[number] = Directory(found.names, found.names)
 
     def after(self, loss: Loss) -> "Image":
         """Give the disk as the next process finds it."""
@@ -203,7 +227,7 @@ class SimFiles(Files):
         self._record = record
         self._fail = fail
         self._handles: dict[int, int] = {}
-        self._next_handle = 1000
+        self._numbers = itertools.count(1001)
         self._holds_lock = holds_lock
         self._is_locked = False
 
@@ -230,14 +254,11 @@ class SimFiles(Files):
 
     def create(self, path: str) -> int:
         self._begin(Operation.CREATE, path)
-        parent, _, name = path.rpartition("/")
-        if name in self.image.directory(parent)[1].names:
-            raise FileExistsError(errno.EEXIST, "exists", path)
         number = self.image.add(File())
-        self.image.rename_in(parent, lambda names: names.update({name: number}))
-        self._next_handle += 1
-        self._handles[self._next_handle] = number
-        return self._next_handle
+        self.image.add_in(path, number)
+        handle = next(self._numbers)
+        self._handles[handle] = number
+        return handle
 
     def write(self, handle: int, data: bytes | memoryview) -> int:
         number = self._handles[handle]
@@ -258,16 +279,15 @@ class SimFiles(Files):
 
     def sync_directory(self, path: str) -> None:
         self._begin(Operation.SYNC_DIRECTORY, path)
-        number, found = self.image.directory(path)
-        self.image.nodes[number] = Directory(found.names, found.names)
+        self.image.sync_directory(path)
 
     def link(self, old: str, new: str) -> None:
         self._begin(Operation.LINK, new)
-        self._put(self.image.file(old)[0], new)
+        self.image.add_in(new, self.image.file(old)[0])
 
     def rename(self, old: str, new: str) -> None:
         self._begin(Operation.RENAME, new)
-        self._put(self.image.file(old)[0], new)
+        self.image.add_in(new, self.image.file(old)[0])
         self._take(old)
 
     def replace(self, old: str, new: str) -> None:
@@ -284,7 +304,7 @@ class SimFiles(Files):
 
     def make_directory(self, path: str) -> None:
         self._begin(Operation.MAKE_DIRECTORY, path)
-        self._put(self.image.add(Directory({}, {})), path)
+        self.image.add_in(path, self.image.add(Directory({}, {})))
 
     def remove_directory(self, path: str) -> None:
         self._begin(Operation.REMOVE_DIRECTORY, path)
@@ -347,12 +367,6 @@ class SimFiles(Files):
         node = self.image.nodes[number]
         assert isinstance(node, File)
         return node
-
-    def _put(self, number: int, path: str) -> None:
-        parent, _, name = path.rpartition("/")
-        if name in self.image.directory(parent)[1].names:
-            raise FileExistsError(errno.EEXIST, "exists", path)
-        self.image.rename_in(parent, lambda names: names.update({name: number}))
 
     def _take(self, path: str) -> None:
         parent, _, name = path.rpartition("/")
