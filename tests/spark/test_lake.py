@@ -19,17 +19,16 @@ from gaussdecode.spark.target.formats import DELTA, FORMATS, ICEBERG, PAIRS, coo
 from gaussdecode.spark.target.layout import Layout, read_layouts
 from gaussdecode.spark.target.store import Target
 
-CASES = [Path(__file__).with_name(name) for name in ("iceberg_cases.py", "delta_cases.py")]
-
 
 @pytest.mark.spark
 @pytest.mark.timeout(1200)
-def test_with_jars() -> None:
-    """Every test of `iceberg_cases` and `delta_cases` passes with Spark 4.0 and the jars."""
+@pytest.mark.parametrize("cases", ["iceberg_cases.py", "delta_cases.py"])
+def test_with_jars(cases: str) -> None:
+    """Every test of this file passes with Spark 4.0 and the jars."""
     # Spark 4.0 does not close sockets that its pipes are read to the end of.
     words = ["-q", "-W", "ignore", "-p", "no:unraisableexception", "-p", "no:cacheprovider"]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", *words, *map(str, CASES)],
+        [sys.executable, "-m", "pytest", *words, str(Path(__file__).with_name(cases))],
         env={**os.environ, "PYTHONPATH": str(SPARK_40)}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-20_000:] + done.stderr[-2_000:]
