@@ -37,19 +37,21 @@ def extension(path: Path) -> Extension:
     )
 
 
-setup(
-    ext_modules=cythonize(
-        [extension(path) for path in SOURCES],
-        language_level=3,
-        compiler_directives={
-            "boundscheck": CHECKED,
-            "wraparound": False,
-            "cdivision": True,
-            "initializedcheck": CHECKED,
-            "freethreading_compatible": False,
-        },
-        nthreads=WORKERS,
-        cache="CYTHON_CACHE_DIR" in os.environ,
-    ),
-    options={"build_ext": {"parallel": WORKERS}},
-)
+# Cython's workers import this file again where they are not forked: Python 3.14 and newer.
+if __name__ == "__main__":
+    setup(
+        ext_modules=cythonize(
+            [extension(path) for path in SOURCES],
+            language_level=3,
+            compiler_directives={
+                "boundscheck": CHECKED,
+                "wraparound": False,
+                "cdivision": True,
+                "initializedcheck": CHECKED,
+                "freethreading_compatible": False,
+            },
+            nthreads=WORKERS,
+            cache="CYTHON_CACHE_DIR" in os.environ,
+        ),
+        options={"build_ext": {"parallel": WORKERS}},
+    )
