@@ -27,8 +27,8 @@ setup-test:
 	@.ci/setup test
 
 .PHONY: demo
-demo: ## PostgreSQL, the daemon and Spark on this machine, in about a minute
-	@.ci/setup dev
+demo: ## PostgreSQL, the daemon and Spark on this machine, in about a minute; ARGS=--no-spark: without Spark
+	@.ci/setup $(if $(findstring --no-spark,$(ARGS)),demo-without-spark,demo)
 	@$(BIN)/gaussdecode demo $(ARGS)
 
 .PHONY: build
@@ -198,7 +198,7 @@ wheel: setup ## build the sdist and a wheel for this Python, stripped and audite
 	$(BIN)/python release/wheels.py --here
 
 .PHONY: wheels
-wheels: setup ## the same for each of Python 3.11 to 3.13 that is on this machine
+wheels: setup ## the same for each of Python 3.11 to 3.14 that is on this machine
 	$(BIN)/python release/wheels.py
 
 .PHONY: deb
@@ -213,12 +213,23 @@ image: setup ## a container image with what is locked, into dist/; needs podman,
 	$(BIN)/python release/wheels.py --out build/image $$(command -v python3.11)
 	release/image.sh build/image/*.whl dist
 
+UV_COMPILE = $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-annotate \
+	--custom-compile-command 'make lock'
+
 .PHONY: lock
-lock: setup ## write requirements.lock again: the newest of what the package needs, with checksums
+lock: setup ## write all lock files again: the newest of the package's needs and of all tools, with checksums
 	$(BIN)/pip install --quiet 'uv>=0.5'
-	$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-annotate \
-		--python-version 3.11 --custom-compile-command 'make lock' \
-		--output-file requirements.lock pyproject.toml
+	$(UV_COMPILE) --python-version 3.11 --upgrade --output-file requirements.lock pyproject.toml
+	printf '%s\n' pip 'setuptools>=77' 'cython>=3.1' wheel >build/build.in
+	$(UV_COMPILE) --python-version 3.11 --upgrade --output-file .ci/build.lock build/build.in
+	for extra in demo dev; do \
+		$(UV_COMPILE) --python-version 3.11 --upgrade --extra $$extra --no-emit-package gaussdecode --constraint requirements.lock \
+			--constraint .ci/build.lock --output-file .ci/$$extra.lock pyproject.toml; \
+	done
+	for file in tests/kit/locked/*.txt; do \
+		sed -n 's/^\(.*==[^ ]*\).*/\1/p' $$file >build/pins.in; \
+		$(UV_COMPILE) --python-version 3.12 --no-deps --output-file $$file build/pins.in; \
+	done
 
 .PHONY: sbom
 sbom: wheel ## install what is locked in a fresh environment and describe it: dist/*.cdx.json

@@ -5,7 +5,7 @@
     gaussdecode-VERSION-image-*.tar.gz  the container image
     gaussdecode.cdx.json                what is in it, as CycloneDX
     CHANGES.md                          the section of the changelog
-    provenance.json                     commit, lock file and tools, as an in-toto statement; not signed
+    provenance.json                     commit, lock files and tools, as an in-toto statement; not signed
     SHA256SUMS                          of all the others
 
 It publishes nothing and sets no tag. Debian 12 with Python 3.11, podman, runc and mmdebstrap; root.
@@ -29,6 +29,7 @@ from changelog import section
 import gaussdecode
 
 _ROOT: Final = Path(__file__).parents[1]
+_LOCKS: Final = ("requirements.lock", ".ci/build.lock", ".ci/dev.lock")
 _SUMS, _PROVENANCE = "SHA256SUMS", "provenance.json"
 _TOOLS: Final[Mapping[str, tuple[str, ...]]] = {
     "python": (sys.executable, "--version"),
@@ -63,7 +64,6 @@ def provenance(out: Path, commit: str, tools: Mapping[str, str]) -> Json:
         commit: that is checked out.
         tools: versions by name.
     """
-    lock = _ROOT / "requirements.lock"
     return {
         "_type": "https://in-toto.io/Statement/v1",
         "subject": [
@@ -78,7 +78,10 @@ def provenance(out: Path, commit: str, tools: Mapping[str, str]) -> Json:
                 "externalParameters": {"version": gaussdecode.__version__},
                 "resolvedDependencies": [
                     {"name": "source", "digest": {"gitCommit": commit}},
-                    {"name": lock.name, "digest": {"sha256": sha256(lock)}},
+                    *(
+                        {"name": name, "digest": {"sha256": sha256(_ROOT / name)}}
+                        for name in _LOCKS
+                    ),
                 ],
             },
             "runDetails": {

@@ -30,7 +30,7 @@ done
 [ -z "$missing" ] || { echo "image: missing; install it: apt-get install$missing" >&2; exit 1; }
 
 context=$(mktemp -d)
-trap 'rm -rf "$context"' EXIT
+trap 'rm -rf "$context" "$context.lock" "$context.tar"' EXIT
 mkdir "$context/wheels"
 cp release/image/Containerfile requirements.lock "$context"
 # Everything comes through pip here, with its checksums: the build itself asks no registry.
@@ -39,7 +39,8 @@ pip="${PYTHON:-.venv/bin/python} -m pip --disable-pip-version-check --quiet"
 $pip download --dest "$context/wheels" --require-hashes --requirement requirements.lock \
     --only-binary :all: --implementation cp --python-version "$python" --abi "cp$(echo "$python" | tr -d .)" --abi abi3 \
     --platform "manylinux_2_28_$machine" --platform "manylinux_2_17_$machine" --platform "manylinux2014_$machine"
-$pip download --dest "$context/wheels" --no-deps pip
+awk '/^[a-z]/ { is_pip = /^pip==/ } is_pip' .ci/build.lock >"$context.lock"
+$pip download --dest "$context/wheels" --no-deps --require-hashes --requirement "$context.lock"
 cp "$wheel" "$context/wheels"
 
 if [ -z "${BASE:-}" ]; then
@@ -47,7 +48,6 @@ if [ -z "${BASE:-}" ]; then
         --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
         --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-include=/usr/share/doc/*/copyright' \
         "$suite" "$context.tar" "${MIRROR:-http://deb.debian.org/debian}"
-    trap 'rm -rf "$context" "$context.tar"' EXIT
     podman import --quiet "$context.tar" "$base" >/dev/null
 fi
 # Docker's format keeps the health check, which OCI's has no field for; limits, as some hosts forbid

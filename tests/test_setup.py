@@ -3,6 +3,7 @@
 import os
 import pty
 import subprocess
+import termios
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ set -euo pipefail
 step_count=3
 until_told() { echo working; while ! [ -e "$LOG.told" ]; do sleep 0.05; done; }
 how_far() { echo "$(cat "$LOG") hard"; touch "$LOG.told"; }
-fails() { echo begun; ls "$LOG.missing"; echo not reached; }
+fails() { echo begun; echo "Progress 1 of 2"; ls "$LOG.missing"; echo not reached; }
 step "quick" how_far true
 step "slow (a moment)" how_far until_told
 step "broken" how_far fails
@@ -37,9 +38,10 @@ def in_a_log(directory: Path) -> tuple[int, str]:
     return done.returncode, done.stdout
 
 
-def on_a_terminal(directory: Path) -> tuple[int, str]:
+def on_a_terminal(directory: Path, columns: int) -> tuple[int, str]:
     """Run it with one."""
     ours, its = pty.openpty()
+    termios.tcsetwinsize(its, (24, columns))
     process = subprocess.Popen(
         ["bash", "-c", SCRIPT], env=environment(directory), stdin=its, stdout=its, stderr=its
     )
@@ -50,14 +52,12 @@ def on_a_terminal(directory: Path) -> tuple[int, str]:
             said += part
     except OSError:  # the last that had it open is gone
         os.close(ours)
-    return process.wait(60), said.decode().replace("\r\n", "\n")
+    return process.wait(60), said.decode()
 
 
-@pytest.mark.parametrize("run", [in_a_log, on_a_terminal], ids=["log", "terminal"])
-def test_steps_say_how_far_they_are(tmp_path: Path, run: object) -> None:
+def test_steps_say_how_far_they_are_in_a_log(tmp_path: Path) -> None:
     """Line by line; a step that fails shows the end of its output and where the rest is."""
-    assert callable(run)
-    status, said = run(tmp_path)
+    status, said = in_a_log(tmp_path)
     assert status == 1
     lines = said.splitlines()
     assert "quick" not in said, "what is done at once is not told"
@@ -70,6 +70,60 @@ def test_steps_say_how_far_they_are(tmp_path: Path, run: object) -> None:
     assert lines[-1].endswith(f"its whole output is in {tmp_path / 'log'}")
     assert "not reached" not in said
     assert "\x1b" not in said
+    assert "Progress" not in said
+
+
+@pytest.mark.parametrize("columns", [20, 40, 80, 200])
+def test_steps_take_one_line_of_a_terminal(tmp_path: Path, columns: int) -> None:
+    """Written again and again, never wider than the terminal; how far it is outlives what it is."""
+    status, said = on_a_terminal(tmp_path, columns)
+    assert status == 1
+    first, *rest = (line.rstrip("\r") for line in said.split("\n"))
+    written = first.replace("\x1b[K", "").split("\r")[1:]
+    assert len(written) >= 2, "how far it is, then that it is done"
+    assert all(line.startswith("setup: [2/3] ") and len(line) < columns for line in written)
+    if columns >= 40:
+        assert all(line.endswith(" s: working hard") for line in written[:-1])
+        assert " done in " in written[-1]
+    if columns >= 80:
+        assert all(line.startswith("setup: [2/3] slow (a moment): ") for line in written)
+    assert rest[0].replace("\x1b[K", "").split("\r")[-1] == "setup: [3/3] broken"
+    assert rest[1] == "begun"
+
+
+def test_pip_is_said_to_be_how_far(tmp_path: Path) -> None:
+    """Packages of the lock file, and the bytes of the one that comes; nothing is guessed before."""
+    lock, log = tmp_path / "lock", tmp_path / "log"
+    lock.write_text(
+        "# made\na==1 ; x \\\n    --hash=1\nb==1 ; y \\\n    --hash=2\nb==2 ; z \\\nc==3 \\\n"
+    )
+    told = []
+    for line in (
+        "Looking in links: /x",
+        "Requirement already satisfied: a==1 in /x",
+        "Collecting b==2 (from -r lock (line 3))",
+        "  Downloading b_long-2-py3-none-any.whl.metadata (9 kB)",
+        "  Downloading https://mirror/x/b_long-2-py3-none-any.whl (9 MB)",
+        "Progress 2000000 of 9000000",
+        "Installing collected packages: b, c",
+    ):
+        with log.open("a") as file:
+            file.write(f"{line}\n")
+        told.append(
+            subprocess.check_output(
+                ["bash", "-c", ". .ci/steps; how_far_pip"],
+                cwd=ROOT, env={**os.environ, "step_log": str(log), "lock": str(lock)}, text=True,
+            ).strip()
+        )  # fmt: skip
+    assert told == [
+        "0 of 3 packages",
+        "1 of 3 packages",
+        "2 of 3 packages",
+        "2 of 3 packages, b_long",
+        "2 of 3 packages, b_long",
+        "2 of 3 packages, b_long 2 of 9 MB",
+        "3 of 3 packages, installing",
+    ]
 
 
 def test_purposes_are_named() -> None:
@@ -77,4 +131,7 @@ def test_purposes_are_named() -> None:
     done = subprocess.run(
         [ROOT / ".ci" / "setup", "tset"], check=False, capture_output=True, text=True
     )
-    assert (done.returncode, done.stderr) == (2, "usage: .ci/setup [dev|test]\n")
+    assert (done.returncode, done.stderr) == (
+        2,
+        "usage: .ci/setup [dev|test|demo|demo-without-spark]\n",
+    )

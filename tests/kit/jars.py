@@ -22,7 +22,7 @@ from typing import Final
 
 OLDEST: Final = "4.0"
 RELEASES: Final[Mapping[str, str]] = {OLDEST: "4.0.2", "4.1": "4.1.4", "4.2": "4.2.1"}
-"""By version of Spark, the release of it that is fetched."""
+"""By version of Spark, the release of it that is fetched, as `locked` has it with its checksum."""
 _STORE: Final = Path(sys.prefix) / "jars"
 _LOCAL: Final = Path.home() / ".m2" / "repository"
 _CENTRAL: Final = "https://repo1.maven.org/maven2"
@@ -133,12 +133,13 @@ def fetch_spark(minor: str) -> None:
         subprocess.CalledProcessError: pip could not fetch it; it has said why.
     """
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
-    command += ["--no-build-isolation", "--no-binary", ":all:"]
+    command += ["--no-build-isolation", "--no-binary", ":all:", "--require-hashes"]
+    locked = Path(__file__).with_name("locked") / f"pyspark-{minor}.txt"
     place = spark_of(minor)
     part = place.with_name(f"{place.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     with tempfile.TemporaryDirectory() as name:
-        subprocess.run([*command, "--dest", name, f"pyspark=={RELEASES[minor]}"], check=True)
+        subprocess.run([*command, "--dest", name, "--requirement", str(locked)], check=True)
         shutil.unpack_archive(next(Path(name).iterdir()), name)
         (source,) = (path for path in Path(name).iterdir() if path.is_dir())
         for of_java in (source / "deps").iterdir():
