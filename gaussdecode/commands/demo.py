@@ -305,11 +305,12 @@ class Monitor:
         reads = " ".join(_queue_lengths(record, "read_change_queue_length"))
         decodes = " ".join(_queue_lengths(record, "decode_change_queue_length"))
         self._display.live(
-            f"{time.monotonic() - self._began:5.1f} s  "
-            f"{grouped(sum(s.transactions for s in shoppers)):>7} transactions  "
-            f"{grouped(sum(s.changes for s in shoppers)):>9} changes  "
-            f"lag {known(lag, size):>8}  "
-            f"read queues [{reads}]  decode queues [{decodes}]",
+            f"{time.monotonic() - self._began:5.1f} s",
+            f"{grouped(sum(s.changes for s in shoppers)):>9} changes",
+            f"lag {known(lag, size):>8}",
+            f"{grouped(sum(s.transactions for s in shoppers)):>7} transactions",
+            f"read queues [{reads}]",
+            f"decode queues [{decodes}]",
             is_last=is_last,
         )
 

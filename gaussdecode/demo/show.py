@@ -10,6 +10,7 @@ from gaussdecode.logs import takes_color
 
 _PLAIN_SECONDS: Final = 2.0
 _CLEAR: Final = "\r\x1b[K"
+_COLUMNS: Final = 80  # of a terminal that does not say
 
 
 class Display:
@@ -37,15 +38,28 @@ class Display:
         self._end_live()
         print(f"    {text}", file=self._out, flush=True)
 
-    def live(self, text: str, *, is_last: bool = False) -> None:
-        """Print progress: on a terminal in one line, else every other second."""
+    def live(self, *parts: str, is_last: bool = False) -> None:
+        """Print progress: on a terminal in one line, of which it leaves out the last parts that do not fit.
+
+        Without a terminal it prints a line with all parts every other second.
+        """
         now = time.monotonic()
         if self._is_terminal:
-            print(f"{_CLEAR}    {text}", end="", file=self._out, flush=True)
+            print(f"{_CLEAR}{self._fitting(parts)}", end="", file=self._out, flush=True)
             self._live = True
         elif is_last or now >= self._next_plain:
             self._next_plain = now + _PLAIN_SECONDS
-            print(f"    {text}", file=self._out, flush=True)
+            print(f"    {'  '.join(parts)}", file=self._out, flush=True)
+
+    def _fitting(self, parts: Sequence[str]) -> str:
+        """The line, narrower than the terminal is now: what reaches its edge would wrap."""
+        columns = os.get_terminal_size(self._out.fileno()).columns or _COLUMNS
+        text = f"    {parts[0]}"
+        for part in parts[1:]:
+            if len(text) + len(part) + 2 >= columns:
+                break
+            text += f"  {part}"
+        return text[: columns - 1]
 
     def table(self, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """Print columns: the first left-aligned, the others right-aligned."""
