@@ -17,6 +17,8 @@ from kit.daemon import Daemon, wait_until
 from kit.postgres import Database, Postgres
 from kit.workload import Workload
 
+import gaussdecode
+
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 ROOT: Final = Path(__file__).parents[2]
 ROLE, PASSWORD = "contained", "kept in a secret"
@@ -41,7 +43,7 @@ def podman(*words: str, status: int = 0) -> str:
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The image, loaded from its archive as a user does."""
-    (archive,) = (ROOT / "dist").glob("gaussdecode-*-image-*.tar.gz")
+    (archive,) = (ROOT / "dist").glob(f"gaussdecode-{gaussdecode.__version__}-image-*.tar.gz")
     with gzip.open(archive) as packed, (tmp_path_factory.mktemp("image") / "tar").open("wb") as tar:
         shutil.copyfileobj(packed, tar)
     return podman("load", "--quiet", "--input", tar.name).split()[-1]
