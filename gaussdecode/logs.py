@@ -79,6 +79,7 @@ class Event(enum.StrEnum):
     CONNECTION_RENEWED = "connection_renewed"
     SERVER_NOTICE = "server_notice"
     HTTP_STARTED = "http_started"
+    CERTIFICATE_READ = "certificate_read"
     GUARD_STEP = "guard_step"
     GUARD_BLIND = "guard_blind"
     GAP_RECORDED = "gap_recorded"

@@ -2,17 +2,21 @@
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 import yaml
+from kit.postgres import make_certificates
 
 import gaussdecode
 from gaussdecode.daemon.status.http import MonitoringServer
+from gaussdecode.daemon.status.tls import server_context
 from gaussdecode.settings.dsn import CREDENTIAL
 from gaussdecode.settings.load import load
-from gaussdecode.settings.sections import Config
+from gaussdecode.settings.sections import Config, PortFiles
 from gaussdecode.settings.types import Address
 
 Json = dict[str, Any]  # Any: YAML
@@ -121,10 +125,7 @@ def test_what_is_asked_is_answered(manifests: dict[str, Json]) -> None:
         "readinessProbe": "/readyz",
     }
     (scraped,) = manifests["PodMonitor"]["spec"]["podMetricsEndpoints"]
-    health = re.search(r"http://127\.0\.0\.1:(\d+)(/\w+)", RECIPE)
-    assert health is not None
-    assert int(health[1]) == PORT
-    for path in (*(probe["path"] for probe in probes.values()), scraped["path"], health[2]):
+    for path in (*(probe["path"] for probe in probes.values()), scraped["path"]):
         assert find(path) is not None, path
     (of_service,) = manifests["Service"]["spec"]["ports"]
     assert of_service["port"] == PORT
@@ -132,6 +133,31 @@ def test_what_is_asked_is_answered(manifests: dict[str, Json]) -> None:
     assert names == {port["name"]}
     (rule,) = manifests["NetworkPolicy"]["spec"]["ingress"]
     assert [each["port"] for each in rule["ports"]] == [PORT]
+
+
+@pytest.mark.parametrize("is_tls", [False, True])
+def test_the_health_check_asks_with_and_without_tls(tmp_path: Path, is_tls: bool) -> None:
+    """It ends with 0 where the daemon is alive, else not; also where nobody answers."""
+    answers = [True, False]
+    make_certificates(tmp_path)
+    context = server_context(PortFiles(tmp_path / "server.pem", tmp_path / "server.key"))
+    server = MonitoringServer(
+        Address("127.0.0.1", 0), render_metrics=bytes, take_status=dict,
+        is_alive=lambda: answers.pop(0), readiness=lambda: (True, ""),
+        tls=(lambda: context) if is_tls else None,
+    )  # fmt: skip
+    server.start()
+    text = said(r"^HEALTHCHECK (?:[^\[]|\n)*CMD (\[(?:.*\\\n)*.*\])$").replace("\\\n", "")
+    _, *arguments = json.loads(text)
+    assert str(PORT) in arguments[1]
+    command = [sys.executable, *arguments]
+    command[-1] = command[-1].replace(str(PORT), str(server.address.port))
+    try:
+        found = [subprocess.run(command, check=False).returncode for _ in range(2)]
+    finally:
+        server.close()
+    assert (found, answers) == ([0, 1], [])
+    assert subprocess.run(command, check=False, capture_output=True).returncode == 1
 
 
 def test_everything_of_a_slot_has_its_labels(manifests: dict[str, Json]) -> None:

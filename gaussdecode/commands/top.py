@@ -38,7 +38,7 @@ from gaussdecode.console.terminal import taken
 from gaussdecode.daemon.status.fleet import Member, render_fleet
 from gaussdecode.daemon.status.guide import render_guide
 from gaussdecode.daemon.status.http import Page, PageServer, html, record
-from gaussdecode.errors import EX_OK, EX_UNAVAILABLE, ConfigError
+from gaussdecode.errors import EX_OK, EX_UNAVAILABLE, ConfigError, SourceError
 from gaussdecode.operations.ask_daemon import fetch
 from gaussdecode.operations.fleet import DIRECTORY, Fleet
 from gaussdecode.operations.owner import become, landing_owner
@@ -208,10 +208,10 @@ class _Pages:
         config = self._fleet.find(name)
         try:
             if config is not None:
-                status, body = fetch(config.monitoring.listen, "/")
+                status, body = fetch(config, "/")
                 if status == HTTPStatus.OK:
                     return html(body.replace(b"<main>", _BACK, 1))
-        except (OSError, http.client.HTTPException):
+        except (OSError, http.client.HTTPException, SourceError):
             pass
         return HTTPStatus.BAD_GATEWAY, "text/plain; charset=utf-8", b"no daemon answers; see /\n"
 

@@ -43,6 +43,7 @@ class Acts:
     Attributes:
         next: configuration to go on with once the session has ended; None without a reload.
         is_hurried: a new session was asked for: nobody waits before it.
+        reread_certificate: reads the certificate of the monitoring port again; None where it has none.
     """
 
     def __init__(self, config: Config, running: Running, queue: ActQueue) -> None:
@@ -54,6 +55,7 @@ class Acts:
         self._for_stream: list[tuple[Act, str]] = []
         self.next: Config | None = None
         self.is_hurried = False
+        self.reread_certificate: Callable[[], str] | None = None
 
     def is_paused(self) -> bool:
         """Nothing more is to land."""
@@ -98,9 +100,10 @@ class Acts:
         return pause is not None
 
     def _rotate(self, act: Act, pipeline: Pipeline) -> None:
+        told = "" if self.reread_certificate is None else f"; {self.reread_certificate()}"
         if self._is_over(act):
             return
-        self._landing.append((act, pipeline.end_entry(), lambda: _landed(pipeline)))
+        self._landing.append((act, pipeline.end_entry(), lambda: _landed(pipeline) + told))
 
     def _reconnect(self, act: Act, pipeline: Pipeline) -> None:
         pipeline.restart_session()

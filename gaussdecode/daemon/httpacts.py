@@ -1,8 +1,8 @@
-"""Take the acts of an operator as ``POST /ctl`` of the monitoring port, with a bearer token.
+"""Take the acts of an operator as ``POST /ctl`` of the monitoring port, with a bearer token or a client's certificate.
 
 The content and the answer are those of the socket (`daemon.control`). The token is read for each request,
-so that it can be changed at any time, and is compared in constant time. Without a configured token every
-act is refused. A page of another origin cannot ask: no browser sends it an Authorization without asking us
+so that it can be changed at any time, and is compared in constant time. Without a configured token only a client that
+has shown a good certificate may act (`status.http`). A page of another origin cannot ask: no browser sends it an Authorization without asking us
 first, which is answered with an error.
 """
 
@@ -21,6 +21,7 @@ from gaussdecode.logs import Event, get_logger
 from gaussdecode.settings.dsn import read_secret
 
 KEY: Final = "monitoring.control-token-file"
+_CA: Final = "monitoring.tls-client-ca-file"
 LEAST_CHARACTERS: Final = 16
 _log = get_logger("daemon")
 
@@ -39,9 +40,9 @@ class HttpActs:
         self._ask = ask
         self._token_file = token_file
 
-    def __call__(self, authorization: str, by: str, content: bytes) -> Page:
+    def __call__(self, authorization: str, by: str, content: bytes, is_certified: bool) -> Page:
         """See `status.http.Post`."""
-        status, reason = self._refusal(authorization)
+        status, reason = (HTTPStatus.OK, "") if is_certified else self._refusal(authorization)
         if status is not HTTPStatus.OK:
             _log.warning(Event.ACT_REFUSED, by=by, reason=reason)
             return _page(status, Answer(is_done=False, text=reason))
@@ -59,7 +60,8 @@ class HttpActs:
     def _refusal(self, authorization: str) -> tuple[HTTPStatus, str]:
         """Why a client may not ask; OK if it may."""
         if self._token_file is None:
-            return HTTPStatus.FORBIDDEN, f"no act over HTTP: {KEY} is not set"
+            reason = f"no act over HTTP: {KEY} is not set, and the client has shown no certificate of {_CA}"
+            return HTTPStatus.FORBIDDEN, reason
         try:
             token = read_secret(self._token_file, KEY)
         except ConfigError as error:

@@ -49,6 +49,7 @@ from gaussdecode.daemon.status.facts import DaemonFacts, Running, Standing
 from gaussdecode.daemon.status.http import MonitoringServer
 from gaussdecode.daemon.status.page import render_page
 from gaussdecode.daemon.status.reading import Readings
+from gaussdecode.daemon.status.tls import PortTls
 from gaussdecode.daemon.summary import Summary
 from gaussdecode.daemon.troublehook import Told, TroubleHook
 from gaussdecode.errors import (
@@ -69,7 +70,7 @@ from gaussdecode.logs import Event, get_logger
 from gaussdecode.metrics.exposition import Exposition
 from gaussdecode.settings.load import process_memory_bytes
 from gaussdecode.settings.rules import SourceKind
-from gaussdecode.settings.sections import Config
+from gaussdecode.settings.sections import Config, PortFiles
 from gaussdecode.source.address import SourceAddress, credentials, source_address
 from gaussdecode.source.probe import SlotProbe, WorstProbe
 from gaussdecode.source.sqlstate import WRONG_PASSWORD
@@ -85,7 +86,7 @@ _LOGIN_CHANGED: Final = (
 )
 _READ_ON_THE_WAY: Final = (
     "monitoring.control-token-file with monitoring.allow-remote: there is no TLS, and the token can be "
-    "read on the way; listen on the loopback interface, and use ssh -L or a proxy with TLS"
+    "read on the way; set monitoring.tls-certificate-file and tls-key-file, or listen on the loopback interface"
 )
 _NO_ROOM: Final = "the landing's disk is full: recovery waits for space"
 _ENDED_BY_STOP: Final = (DiskStillFullError, StoppedError)
@@ -164,6 +165,7 @@ class Supervisor:
         self._is_reload_asked = False
         self._is_at_terminal = sys.stdin is not None and sys.stdin.isatty()
         self._facts = DaemonFacts.of(config)
+        self._tls: dict[PortFiles, PortTls] = {}
         self._use(config)
         self._pipeline: Pipeline | None = None
         self._readings: Readings | None = None
@@ -369,6 +371,8 @@ class Supervisor:
 
     def _serve(self, readings: Readings) -> MonitoringServer:
         exposition = Exposition(self._config.slot, readings.metrics)
+        tls = self._port_tls()
+        self._acts.reread_certificate = None if tls is None else tls.reread
         server = MonitoringServer(
             self._config.monitoring.listen,
             render_metrics=exposition.render,
@@ -377,15 +381,24 @@ class Supervisor:
             readiness=readings.readiness,
             render_page=lambda: render_page(readings.picture()),
             act=self._posting(),
+            tls=None if tls is None else tls.context,
         )
         server.start()
-        _log.info(Event.HTTP_STARTED, address=str(server.address))
+        _log.info(Event.HTTP_STARTED, address=str(server.address), is_tls=tls is not None)
         return server
+
+    def _port_tls(self) -> PortTls | None:
+        """TLS of the port; after a reload that of before, which goes on where its files are bad by now."""
+        files = self._config.monitoring.tls_files
+        if files is not None and files not in self._tls:
+            self._tls[files] = PortTls(files)
+        return None if files is None else self._tls[files]
 
     def _posting(self) -> HttpActs:
         """Who answers acts over HTTP."""
         monitoring = self._config.monitoring
-        if monitoring.control_token_file is not None and monitoring.allow_remote:
+        is_readable = monitoring.allow_remote and monitoring.tls_files is None
+        if monitoring.control_token_file is not None and is_readable:
             _log.warning(Event.CONFIG_WARNING, text=_READ_ON_THE_WAY)
         return HttpActs(self._queue.ask, monitoring.control_token_file)
 

@@ -41,6 +41,11 @@ from gaussdecode.settings.types import Patterns, Setting, ValueType
 from gaussdecode.settings.yamlfile import Entry, Section, YamlError, parse, plain_scalar
 
 _LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
+_TLS_PAIRS: Final = (
+    ("tls-certificate-file", "tls-key-file"),
+    ("tls-key-file", "tls-certificate-file"),
+    ("tls-client-ca-file", "tls-certificate-file"),
+)
 _LEAST_MEMBERS: Final = 2
 _OF_THE_SYSTEM: Final = re.compile(
     "/|/(bin|boot|dev|etc|home|lib|lib64|proc|root|run|sbin|sys|tmp|usr|var)|/(dev|proc|sys)/.*"
@@ -542,11 +547,16 @@ class _Reader:
         at = _lines(self._sub(tree, "monitoring"))
         listen = fields.get("listen")
         if listen is not None and listen.host not in _LOOPBACK and not fields.get("allow_remote"):
+            how = "without a login" if fields.get("tls_certificate_file") else "without TLS"
             reason = (
-                f"{listen} is reached from other machines, without TLS; "
+                f"{listen} is reached from other machines, {how}; "
                 "allowed: 127.0.0.1, ::1, localhost, or any with allow-remote: true"
             )
             self.problems.append((at("listen"), f"monitoring.listen: {reason}"))
+        given = {key.replace("_", "-") for key, value in fields.items() if value is not None}
+        for key, needed in _TLS_PAIRS:
+            if key in given and needed not in given:
+                self.problems.append((at(key), f"monitoring.{key}: has no use without {needed}"))
 
     def _check_guard(self, tree: Section, fields: Mapping[str, Any]) -> None:  # Any: fields
         at = _lines(self._sub(tree, "guard"))

@@ -71,7 +71,33 @@ class MonitoringConfig:
     allow_remote: bool = dataclasses.field(
         default=False,
         metadata=setting(
-            Boolean(), "Accept a `listen` address that other machines can reach. There is no TLS."
+            Boolean(),
+            "Accept a `listen` address that other machines can reach. There is no login: everybody "
+            "who reaches it may read.",
+        ),
+    )
+    tls_certificate_file: Path | None = dataclasses.field(
+        default=None,
+        metadata=setting(
+            AbsolutePath(),
+            "PEM file with the certificate of the port, then those between it and its authority. With "
+            "it the port speaks TLS 1.2 and newer only. It is read again when it changes.",
+        ),
+    )
+    tls_key_file: Path | None = dataclasses.field(
+        default=None,
+        metadata=setting(
+            AbsolutePath(),
+            "PEM file with the private key of that certificate, without a password. Mode 0600, or 0640 "
+            "if root owns it.",
+        ),
+    )
+    tls_client_ca_file: Path | None = dataclasses.field(
+        default=None,
+        metadata=setting(
+            AbsolutePath(),
+            "PEM file with authorities. Who shows a client certificate of one of them needs no token "
+            "for `POST /ctl`. Use an authority that signs nothing else.",
         ),
     )
     control_token_file: Path | None = dataclasses.field(
@@ -79,8 +105,8 @@ class MonitoringConfig:
         metadata=setting(
             AbsolutePath(),
             "File with a token of 16 characters or more on its first line, mode 0600 or 0400. With it "
-            "`POST /ctl` carries out the acts of `gaussdecode ctl`. There is no TLS, so the token can "
-            "be read on the way: keep `listen` on the loopback interface.",
+            "`POST /ctl` carries out the acts of `gaussdecode ctl`. Without TLS the token can be read "
+            "on the way: keep `listen` on the loopback interface.",
         ),
     )
     log_level: str = dataclasses.field(
@@ -89,6 +115,41 @@ class MonitoringConfig:
             Choice(("debug", "info", "warning", "error")), "Lowest level that is logged."
         ),
     )
+
+    @property
+    def tls_files(self) -> "PortFiles | None":
+        """The files of the port's TLS; None without TLS."""
+        if self.tls_certificate_file is None or self.tls_key_file is None:
+            return None
+        return PortFiles(self.tls_certificate_file, self.tls_key_file, self.tls_client_ca_file)
+
+    @property
+    def url(self) -> str:
+        """Where the port is, as a browser wants it, without a path."""
+        return f"{'http' if self.tls_files is None else 'https'}://{self.listen}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PortFiles:
+    """The files of the port's TLS.
+
+    Attributes:
+        certificate: file of its certificate.
+        key: file of the private key.
+        client_ca: file of authorities whose clients need no token; None for none.
+    """
+
+    certificate: Path
+    key: Path
+    client_ca: Path | None = None
+
+    @property
+    def named(self) -> Mapping[str, Path]:
+        """Each of them by its key in the configuration."""
+        files = {"certificate": self.certificate, "key": self.key, "client-ca": self.client_ca}
+        return {
+            f"monitoring.tls-{name}-file": path for name, path in files.items() if path is not None
+        }
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

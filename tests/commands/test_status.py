@@ -1,17 +1,23 @@
 """Tests for `gaussdecode.commands.status`."""
 
 import json
+import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from kit.certificates import sign
+from kit.postgres import make_certificates
 
 from gaussdecode.cli import main
 from gaussdecode.commands.run import _second_run
 from gaussdecode.daemon.status.http import MonitoringServer
+from gaussdecode.daemon.status.tls import server_context
 from gaussdecode.errors import EX_CONFIG, EX_OK, EX_UNAVAILABLE, ConfigError
+from gaussdecode.operations.check.port import examine_port
 from gaussdecode.settings.load import load
+from gaussdecode.settings.sections import PortFiles
 from gaussdecode.settings.types import Address
 
 RECORD: dict[str, object] = {
@@ -308,3 +314,114 @@ def test_a_broken_key_is_shown_without_its_escapes(
     told = capsys.readouterr().err
     assert "a\\x1b[31mb: unknown key" in told
     assert "\x1b" not in told
+
+
+# ---- TLS ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two certificates that are equal but for their key, and one that has expired."""
+    directory = tmp_path_factory.mktemp("certificates")
+    make_certificates(directory)
+    sign(directory, "other")
+    sign(directory, "expired", begin_days=-9, end_days=-2)
+    return directory
+
+
+@pytest.fixture
+def tls_port(made: Path) -> Iterator[int]:
+    """Port of a daemon that says `RECORD` over TLS, with a cause."""
+    context = server_context(PortFiles(made / "server.pem", made / "server.key"))
+    causes = [{"what": "It lags.", "action": "Look.", "name": "lagging", "severity": "warning",
+               "consequences": [], "runbook": "/alerts#x"}]  # fmt: skip
+    server = MonitoringServer(
+        Address("127.0.0.1", 0),
+        render_metrics=lambda: b"",
+        take_status=lambda: {**RECORD, "causes": causes},
+        is_alive=lambda: True,
+        readiness=lambda: (True, "ready"),
+        tls=lambda: context,
+    )
+    server.start()
+    yield server.address.port
+    server.close()
+
+
+def tls_config(directory: Path, port: int, made: Path, name: str = "server") -> str:
+    """Write a configuration that listens on a port with TLS."""
+    path = Path(config(directory, port))
+    files = f", tls-certificate-file: {made}/{name}.pem, tls-key-file: {made}/{name}.key"
+    path.write_text(path.read_text().replace(f"{port}'", f"{port}'{files}"))
+    return str(path)
+
+
+def test_it_asks_over_tls(
+    tmp_path: Path, made: Path, tls_port: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`status`, `top` and `check` trust the file of the configuration; an address leads to https."""
+    path = tls_config(tmp_path, tls_port, made)
+    assert main(["status", path]) == EX_OK
+    assert "16/B374D848" in capsys.readouterr().out
+    assert main(["top", path]) == EX_OK
+    assert "It lags." in capsys.readouterr().out
+    found = examine_port(load(Path(path)))
+    assert (found.problem, found.record and found.record["slot_name"]) == (None, "orders")
+    assert f"https://127.0.0.1:{tls_port}/alerts#x says more" in found.findings[0].why
+
+
+def test_another_certificate_is_not_the_daemons(
+    tmp_path: Path, made: Path, tls_port: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Though the same authority has signed it for the same name: the log of the daemon is named."""
+    path = tls_config(tmp_path, tls_port, made, "other")
+    assert main(["status", path]) == EX_UNAVAILABLE
+    told = capsys.readouterr().err
+    assert f"tls-certificate-file: {made}/other.pem: what answers on 127.0.0.1:{tls_port}" in told
+    assert "journalctl -u gaussdecode@orders" in told
+    assert "shows another certificate" in (examine_port(load(Path(path))).problem or "")
+
+
+def test_a_daemon_with_a_former_configuration_is_told(
+    tmp_path: Path, made: Path, port: int, tls_port: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """TLS is in one of file and daemon: neither is taken for another program."""
+    assert main(["status", tls_config(tmp_path, port, made)]) == EX_UNAVAILABLE
+    told = capsys.readouterr().err
+    assert f"127.0.0.1:{port} answers without TLS, unlike monitoring in the configuration" in told
+    assert main(["status", config(tmp_path, tls_port)]) == EX_UNAVAILABLE
+    told = capsys.readouterr().err
+    assert f"127.0.0.1:{tls_port} answers with TLS, unlike" in told
+    assert "gaussdecode ctl orders reload" in told
+
+
+@pytest.mark.parametrize(
+    ("content", "text"), [(None, "No such file"), ("x", "no certificate in PEM")]
+)
+def test_a_certificate_that_cannot_be_compared_is_named(
+    tmp_path: Path,
+    tls_port: int,
+    capsys: pytest.CaptureFixture[str],
+    content: str | None,
+    text: str,
+) -> None:
+    """It is gone, or no certificate."""
+    files = tmp_path / "files"
+    files.mkdir()
+    if content is not None:
+        (files / "server.pem").write_text(content)
+    assert main(["status", tls_config(tmp_path, tls_port, files)]) == EX_UNAVAILABLE
+    told = capsys.readouterr().err
+    assert f"tls-certificate-file: {files}/server.pem: " in told
+    assert text in told
+
+
+def test_check_reads_the_files(tmp_path: Path, made: Path, port: int) -> None:
+    """As a start does, before anything is asked."""
+    problem = examine_port(load(Path(tls_config(tmp_path, port, made, "expired")))).problem
+    assert problem is not None
+    assert problem.startswith(f"monitoring.tls-certificate-file: {made}/expired.pem: has expired")
+    shutil.copy(made / "other.key", tmp_path / "server.key")
+    shutil.copy(made / "server.pem", tmp_path / "server.pem")
+    problem = examine_port(load(Path(tls_config(tmp_path, port, tmp_path)))).problem
+    assert f"tls-key-file: {tmp_path}/server.key: is not the key of" in (problem or "")

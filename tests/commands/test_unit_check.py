@@ -109,6 +109,23 @@ def test_a_file_that_the_account_may_not_read(
     assert bool(_problems(config, monkeypatch)) == (os.geteuid() != 0)
 
 
+def test_files_of_the_ports_tls_are_looked_at(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of them that the account may not read."""
+    config = _write(place)
+    with config.path.open("a") as file:
+        names = ("certificate", "key", "client-ca")
+        files = ", ".join(f"tls-{name}-file: {place}/{name}.pem" for name in names)
+        file.write(f"monitoring: {{{files}}}\n")
+    for name in names:
+        (place / f"{name}.pem").write_text("x")
+        (place / f"{name}.pem").chmod(0o600)
+    problems = _problems(load(config.path), monkeypatch)
+    assert [problem.split(": ")[1] for problem in problems] == [
+        f"monitoring.tls-{name}-file" for name in names
+    ]
+    assert all("may not be read by user nobody" in problem for problem in problems)
+
+
 def test_a_closed_directory_is_named(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The file itself would be readable."""
     inside = place / "closed"

@@ -1,23 +1,26 @@
 """Acts on a running daemon under load: pause, resume, reload, reconnect, rotate, snapshot."""
 
 import os
+import shutil
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from http import HTTPStatus
 from pathlib import Path
 
 import pytest
 from kit import landing, oracle
 from kit.beside import repeating
+from kit.certificates import sign
 from kit.daemon import Daemon, wait_until
 from kit.gausscluster import GaussCluster
 from kit.gaussseveral import several
-from kit.postgres import Database, Postgres
+from kit.postgres import Database, Postgres, make_certificates
 
 from gaussdecode.cli import main
-from gaussdecode.errors import EX_OK, EX_UNAVAILABLE
+from gaussdecode.errors import EX_CONFIG, EX_OK, EX_UNAVAILABLE
 
 pytestmark = pytest.mark.integration
 MakeDaemon = Callable[..., Daemon]
@@ -115,6 +118,48 @@ def test_acts_under_load(database_15: Database, make_daemon: MakeDaemon, capsys:
         wait_until(lambda: '"snapshot_landed"' in daemon.log.read_text(), "the snapshot")
         assert "(uid " in daemon.log.read_text()
     _is_equal(daemon)
+
+
+def test_the_certificate_of_the_port_is_rotated(
+    database_15: Database, make_daemon: MakeDaemon, capsys: Capture, tmp_path: Path
+) -> None:
+    """`rotate` and `reload` take it; one that cannot be used leaves the former, and is refused at a start."""
+    database_15.create_slot()
+    files = tmp_path / "tls"
+    files.mkdir()
+    authority = make_certificates(files)
+    sign(files, "renewed")
+    sign(files, "expired", begin_days=-9, end_days=-2)
+    names = {"tls-certificate-file": "port.pem", "tls-key-file": "port.key"}
+
+    def use(name: str) -> None:
+        for suffix in ("pem", "key"):
+            shutil.copy(files / f"{name}.{suffix}", files / f"port.{suffix}")
+
+    use("server")
+    tls = {key: str(files / name) for key, name in names.items()}
+    daemon = make_daemon(database_15, config={"monitoring": tls})
+    daemon.authority = authority
+    with daemon:
+        daemon.wait_for_state("streaming")
+        assert main(["status", str(daemon.config_path)]) == EX_OK
+        use("renewed")
+        assert "monitoring.tls-certificate-file: valid from" in _does(daemon, capsys, "rotate")
+        assert daemon.get("/livez")[0] == HTTPStatus.OK
+        use("expired")
+        told = _is_refused(daemon, capsys, "rotate")
+        assert "has expired" in told
+        assert "the former certificate stays in use" in told
+        daemon.write_config(monitoring={"tls-client-ca-file": str(authority)})
+        assert "has expired" in _is_refused(daemon, capsys, "reload")
+        daemon.wait_for_state("streaming")
+        use("server")
+        assert "tls-client-ca-file" in _does(daemon, capsys, "reload")
+        assert daemon.record()["state"] == "streaming"
+        daemon.stop()
+        use("expired")
+        assert daemon.start().wait() == EX_CONFIG
+        assert "monitoring.tls-certificate-file" in daemon.log_tail(2)
 
 
 def test_the_connection_is_cut_in_a_pause(

@@ -10,6 +10,7 @@ import io
 import json
 import os
 import signal
+import ssl
 import subprocess
 import sys
 import time
@@ -73,6 +74,7 @@ class Daemon:
     Attributes:
         root: of the landing.
         log: what the daemon wrote to standard error.
+        authority: that of the certificate of the monitoring port, if that has one.
         is_forked: whether a start may be a fork; tests do that, measurements begin as users do.
     """
 
@@ -92,6 +94,7 @@ class Daemon:
         self.log = directory / "daemon.log"
         self.config_path = directory / f"{database.name}.yaml"
         self.port = free_port()
+        self.authority: Path | None = None
         self.environment = dict(environment or {})
         self.process: subprocess.Popen[bytes] | Forked | None = None
         self._marks = 0
@@ -256,6 +259,11 @@ class Daemon:
             OSError: nobody answers, or the daemon ended within its answer.
         """
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        if "tls-certificate-file" in self._config["monitoring"]:
+            context = ssl.create_default_context(cafile=self.authority)
+            connection = http.client.HTTPSConnection(
+                "127.0.0.1", self.port, timeout=10, context=context
+            )
         try:
             connection.request("GET", path)
             response = connection.getresponse()

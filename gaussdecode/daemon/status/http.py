@@ -3,47 +3,63 @@
 It calls the given callables from its own threads, for GET and HEAD. With a token it takes acts too, as
 ``POST /ctl`` (`daemon.control`). It serves at most
 `MAX_CONNECTIONS` clients at once, for `MAX_SECONDS` each; one more client ends the oldest connection. So slow
-or silent clients cost no scrape. No client can reach the data path. There is no TLS. An
+or silent clients cost no scrape. No client can reach the data path. An
 error in a callable is answered with 500 and no detail.
+
+With TLS each handshake is done by the thread of its connection, within the same limits. A client that has shown
+a certificate of an authority that the configuration names may act without a token. A browser shows it for a page of another
+origin too, so that such a page is refused by its Origin.
 
 A server on a loopback address answers only requests whose host is a loopback name or address. Otherwise a
 page in the operator's browser could read ours through a DNS name that points to loopback.
 """
 
 import errno
+import io
 import ipaddress
 import json
 import socket
 import socketserver
+import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from gaussdecode.daemon.status._assets import CONTENT_POLICY
 from gaussdecode.daemon.status.guide import render_guide
 from gaussdecode.errors import ConfigError
 from gaussdecode.metrics.exposition import CONTENT_TYPE
+from gaussdecode.model.words import printable
 from gaussdecode.settings.types import Address
 
 MAX_CONNECTIONS: Final = 16  # arbitrary; Prometheus needs one
 MAX_SECONDS: Final = 10.0  # one request, first byte to last
 _IDLE_SECONDS: Final = 5.0  # between two bytes
 _POLL_SECONDS: Final = 0.25
-_MOST_BYTES: Final = 65536  # of a request that is answered where there are no threads; arbitrary
+_MOST_BYTES: Final = (
+    65536  # of a request that came without TLS, read so that its answer arrives; arbitrary
+)
 _TEXT: Final = "text/plain; charset=utf-8"
 _JSON: Final = "application/json"
 _HTML: Final = "text/html; charset=utf-8"
 _FOREIGN: Final = b"not for this host; ask for 127.0.0.1, [::1] or localhost\n"
+NEEDS_TLS: Final = b"this port speaks TLS only; use https://\n"
+"""Content of the answer to a request without TLS."""
+_IN_PLAIN: Final = (
+    b"HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\n\r\n%s"
+    % (len(NEEDS_TLS), NEEDS_TLS)
+)
 
 Page = tuple[HTTPStatus, str, bytes]
 """Status, content type and content."""
 Find = Callable[[str], Callable[[], Page] | None]
-Post = Callable[[str, str, bytes], Page]
-"""Given what stands in Authorization, who asks, and the content of a request, answers it."""
+Post = Callable[[str, str, bytes, bool], Page]
+"""Given what stands in Authorization, who asks, the content of a request, and whether a certificate of the client
+is good in place of a token, answers it."""
 MAX_CONTENT: Final = 4096
 """Longest content of a request; bytes."""
 _Request = socket.socket | tuple[bytes, socket.socket]  # socketserver's; the pair is for UDP
@@ -67,14 +83,22 @@ class PageServer:
         listen: address to listen at; port 0 takes any free one, see `address`.
         find: gives what makes the page of a path, or None where there is none.
         post: answers ``POST /ctl``; None where nothing does.
+        tls: gives what a new connection is to use; None for no TLS.
 
     Raises:
         ConfigError: the address cannot be had.
     """
 
-    def __init__(self, name: str, listen: Address, find: Find, post: Post | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        listen: Address,
+        find: Find,
+        post: Post | None = None,
+        tls: Callable[[], ssl.SSLContext] | None = None,
+    ) -> None:
         try:
-            self._server = _Server(listen, find, post)
+            self._server = _Server(listen, find, post, tls)
         except OSError as error:
             raise ConfigError(f"{name}: {listen}: {_explain(error)}") from error
         self._thread = threading.Thread(
@@ -110,6 +134,7 @@ class MonitoringServer(PageServer):
         readiness: whether changes are streamed and landed, and what to say.
         render_page: text of /; None for no such page.
         act: answers ``POST /ctl``; None for no acts.
+        tls: gives what a new connection is to use; None for no TLS.
 
     Attributes:
         scrapes: how often /metrics was asked for; counted before it is read.
@@ -128,6 +153,7 @@ class MonitoringServer(PageServer):
         readiness: Callable[[], tuple[bool, str]],
         render_page: Callable[[], bytes] | None = None,
         act: Post | None = None,
+        tls: Callable[[], ssl.SSLContext] | None = None,
     ) -> None:
         self.scrapes = 0
 
@@ -151,7 +177,7 @@ class MonitoringServer(PageServer):
         }
         if render_page is not None:
             pages["/"] = lambda: html(render_page())
-        super().__init__("monitoring.listen", listen, pages.get, act)
+        super().__init__("monitoring.listen", listen, pages.get, act, tls)
 
 
 def _plain(is_good: bool, text: str) -> Page:
@@ -173,9 +199,16 @@ class _Server(ThreadingHTTPServer):
     allow_reuse_address = True
     request_queue_size = MAX_CONNECTIONS
 
-    def __init__(self, listen: Address, find: Find, post: Post | None) -> None:
+    def __init__(
+        self,
+        listen: Address,
+        find: Find,
+        post: Post | None,
+        tls: Callable[[], ssl.SSLContext] | None,
+    ) -> None:
         self.find = find
         self.post = post
+        self._tls = tls
         self._open: dict[socket.socket, float] = {}
         self._lock = threading.Lock()
         family = socket.getaddrinfo(listen.host, listen.port, type=socket.SOCK_STREAM)[0][0]
@@ -187,6 +220,19 @@ class _Server(ThreadingHTTPServer):
         """Bind without the name lookup of http.server, which may block."""
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
+
+    def get_request(self) -> tuple[socket.socket, Any]:  # Any: an address of any family
+        """Take a connection; its handshake is its thread's."""
+        request, address = super().get_request()
+        if self._tls is None:
+            return request, address
+        try:
+            return self._tls().wrap_socket(
+                request, server_side=True, do_handshake_on_connect=False
+            ), address
+        except BaseException:
+            request.close()
+            raise
 
     def process_request(self, request: _Request, client_address: object) -> None:
         assert isinstance(request, socket.socket)
@@ -201,16 +247,29 @@ class _Server(ThreadingHTTPServer):
             super().process_request(request, client_address)
         except RuntimeError:
             # The system gives no more threads. Answered here, one after the other: what the
-            # daemon says of itself matters most on such a machine.
-            if _is_whole(request):
-                self.process_request_thread(request, client_address)
-            else:
-                self.shutdown_request(request)
+            # daemon says of itself matters most on such a machine. Nobody is waited for long.
+            with self._lock:
+                self._open[request] = time.monotonic() + _POLL_SECONDS - MAX_SECONDS
+            self.process_request_thread(request, client_address)
+
+    def finish_request(self, request: _Request, client_address: object) -> None:
+        """Serve a client that is who it must be."""
+        assert isinstance(request, socket.socket)
+        if not isinstance(request, ssl.SSLSocket) or _shakes_hands(request, self.left(request)):
+            super().finish_request(request, client_address)
+
+    def left(self, request: socket.socket) -> float:
+        """Seconds that a connection may still take; more than 0."""
+        with self._lock:
+            since = self._open.get(request, 0.0)
+        return max(since + MAX_SECONDS - time.monotonic(), 0.001)
 
     def shutdown_request(self, request: _Request) -> None:
         assert isinstance(request, socket.socket)
         with self._lock:
             self._open.pop(request, None)
+        if isinstance(request, ssl.SSLSocket):
+            _say_goodbye(request)
         super().shutdown_request(request)
 
     def service_actions(self) -> None:
@@ -225,19 +284,36 @@ class _Server(ThreadingHTTPServer):
         """Say nothing: a client that went away is no event."""
 
 
-def _is_whole(request: socket.socket) -> bool:
-    """Whether all of a request is there, so that nobody else waits for the rest of it."""
-    request.settimeout(_POLL_SECONDS)
+def _shakes_hands(request: ssl.SSLSocket, seconds: float) -> bool:
+    """Agree upon TLS within a time; a client that speaks plain HTTP is told so."""
+    request.settimeout(min(_IDLE_SECONDS, seconds))
     try:
-        return b"\r\n\r\n" in request.recv(_MOST_BYTES, socket.MSG_PEEK)
-    except OSError:
+        request.do_handshake()
+    except ssl.SSLError as error:
+        if error.reason == "HTTP_REQUEST":
+            request.setblocking(False)
+            socket.socket.recv(request, _MOST_BYTES)  # unread, it would end the connection early
+            socket.socket.send(request, _IN_PLAIN)
         return False
+    return True
+
+
+def _say_goodbye(request: ssl.SSLSocket) -> None:
+    """Tell that the answer is whole; whether the client says so too is not waited for."""
+    try:
+        request.setblocking(False)
+        request.unwrap()
+    except (OSError, ValueError):
+        pass
 
 
 def _hang_up(request: socket.socket) -> None:
-    """End a connection; the thread that serves it closes it."""
+    """End a connection; the thread that serves it closes it.
+
+    That of an `SSLSocket` would first forget TLS, and its thread could go on without.
+    """
     try:
-        request.shutdown(socket.SHUT_RDWR)
+        socket.socket.shutdown(request, socket.SHUT_RDWR)
     except OSError:
         pass
 
@@ -253,6 +329,23 @@ def _is_local(host: str | None) -> bool:
     return True
 
 
+class _Timed(io.RawIOBase):
+    """What a client sends, in the time that it has."""
+
+    def __init__(self, server: _Server, request: socket.socket, idle: float) -> None:
+        super().__init__()
+        self._server = server
+        self._request = request
+        self._idle = idle
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:  # Any: a buffer
+        self._request.settimeout(min(self._idle, self._server.left(self._request)))
+        return self._request.recv_into(buffer)
+
+
 class _Handler(BaseHTTPRequestHandler):
     """Answers one request."""
 
@@ -260,6 +353,12 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = _IDLE_SECONDS
     server_version = "gaussdecode"
     sys_version = ""
+
+    def setup(self) -> None:
+        """Read from the client in its time."""
+        super().setup()
+        self.rfile.close()
+        self.rfile = io.BufferedReader(_Timed(self.server, self.connection, self.timeout))
 
     def do_GET(self) -> None:
         """Answer with a page."""
@@ -281,8 +380,25 @@ class _Handler(BaseHTTPRequestHandler):
         length = self.headers["Content-Length"] or ""
         if not (length.isascii() and length.isdigit() and int(length) <= MAX_CONTENT):
             return HTTPStatus.REQUEST_ENTITY_TOO_LARGE, _TEXT, b"4096 bytes of JSON are allowed\n"
-        client = f"HTTP client {self.client_address[0]}"
-        return post(self.headers["Authorization"] or "", client, self.rfile.read(int(length)))
+        client, name = f"HTTP client {self.client_address[0]}", self._certified()
+        if name is not None:
+            client += f", certificate {name}"
+        content = self.rfile.read(int(length))
+        return post(self.headers["Authorization"] or "", client, content, name is not None)
+
+    def _certified(self) -> str | None:
+        """Common name of the certificate that the client itself has shown, and that is good; else None."""
+        if not isinstance(self.connection, ssl.SSLSocket):
+            return None
+        origin = self.headers["Origin"]
+        if origin is not None and urlsplit(origin).netloc != self.headers["Host"]:
+            return None  # a page of others: the browser showed the certificate without asking
+        shown = self.connection.getpeercert()
+        if not shown:
+            return None
+        subject: Any = shown.get("subject", ())  # Any: pairs of ssl's
+        names = dict(pair for part in subject for pair in part)
+        return repr(printable(names.get("commonName", "without a name")))
 
     def _answer(self) -> None:
         path, post = self.path.partition("?")[0], self.server.post

@@ -6,7 +6,8 @@ import os
 import socket
 from collections.abc import Sequence
 
-from gaussdecode.errors import SourceError
+from gaussdecode.daemon.status.tls import server_context
+from gaussdecode.errors import ConfigError, SourceError
 from gaussdecode.operations.ask_daemon import OtherDaemonError, Record, ask_status
 from gaussdecode.operations.check.doctor import Finding
 from gaussdecode.settings.sections import Config
@@ -28,8 +29,13 @@ class Port:
 
 
 def examine_port(config: Config) -> Port:
-    """Try to listen on the daemon's port, and close it at once."""
-    listen = config.monitoring.listen
+    """Read the files of the port's TLS, then try to listen on the daemon's port, and close it at once."""
+    listen, files = config.monitoring.listen, config.monitoring.tls_files
+    if files is not None:
+        try:
+            server_context(files)
+        except ConfigError as error:
+            return Port(str(error))
     try:
         found = socket.getaddrinfo(listen.host, listen.port, type=socket.SOCK_STREAM)[0]
     except OSError as error:
@@ -48,7 +54,9 @@ def examine_port(config: Config) -> Port:
         record = ask_status(config)
     except OtherDaemonError as error:
         return Port(_taken(config, f"the daemon of slot {error.slot}"))
-    except SourceError:
+    except SourceError as error:
+        if config.monitoring.tls_files is not None:
+            return Port(error.reason.removeprefix(f"{config.path.name}: "))
         return Port(_taken(config, "another program"))
     causes = [_finding(config, cause) for cause in record.get("causes") or []]
     return Port(findings=causes, record=record)
@@ -57,7 +65,7 @@ def examine_port(config: Config) -> Port:
 def _finding(config: Config, cause: Record) -> Finding:
     """A problem that the running daemon reports, by its table of states."""
     follows = " ".join(cause["consequences"])
-    page = f"http://{config.monitoring.listen}{cause['runbook']}"
+    page = f"{config.monitoring.url}{cause['runbook']}"
     why = f"the running daemon says so: {cause['severity']}; {page} says more"
     return Finding(
         cause["what"], f"{follows} ({why})" if follows else why, cause["action"], cause["name"]

@@ -59,6 +59,8 @@ def _read_by_daemon(config: Config, unit: Unit) -> Iterator[tuple[str, Path]]:
     yield "configuration", config.path
     if config.mirror.credentials_file is not None:
         yield "landing.mirror.credentials-file", config.mirror.credentials_file
+    if config.monitoring.tls_files is not None:
+        yield from config.monitoring.tls_files.named.items()
     for member in config.members.values():
         source = member.source
         has_credential = unit.credentials is None or CREDENTIAL in unit.credentials

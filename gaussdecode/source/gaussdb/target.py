@@ -10,7 +10,6 @@ import dataclasses
 import itertools
 import os
 import ssl
-import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -18,6 +17,7 @@ from typing import Final
 from psycopg.conninfo import make_conninfo
 
 from gaussdecode.errors import ConfigError, LoginRefusedError
+from gaussdecode.host.certificates import is_open_key
 from gaussdecode.settings.dsn import GAUSSDB_HARMLESS, GAUSSDB_NUMBERS, GAUSSDB_TEXTS, parameters_of
 from gaussdecode.source.address import SourceAddress
 
@@ -272,9 +272,7 @@ def _load_own(context: ssl.SSLContext, files: TlsFiles) -> None:
     certificate = Path(files.certificate).expanduser()
     key = Path(files.key).expanduser() if files.key else certificate
     try:
-        mode, owner = key.stat().st_mode, key.stat().st_uid
-        allowed = stat.S_IRWXU | (stat.S_IRGRP if owner == 0 else 0)
-        if stat.S_IMODE(mode) & ~allowed:
+        if is_open_key(key):
             raise LoginRefusedError(f"connecting: sslkey: {key} is open to others; chmod 0600")
         context.load_cert_chain(certificate, key, lambda: files.key_password)
     except (OSError, ssl.SSLError) as error:
