@@ -66,7 +66,8 @@ POOLED: Final = (
     "a connection pooler such as PgBouncer is in between, which passes on less than is needed: give host and "
     "port of the server itself in source.dsn"
 )
-_AWAY: Final = _retry("the server is not available now")
+AWAY: Final = _retry("the server is not available now")
+"""Of an end without a code."""
 
 _UNDECODABLE: Final = _refuse(
     "the server decodes with the definitions of that moment, so a repair there helps only what is committed "
@@ -105,8 +106,8 @@ TABLE: Final[Mapping[tuple[Phase | None, str], Verdict]] = {
         "wal_sender_timeout, otherwise another consumer reads this slot"
     ),
     (None, "57P01"): _retry("the server ended the connection"),
-    (None, "57P02"): _AWAY,
-    (None, "57P03"): _AWAY,
+    (None, "57P02"): AWAY,
+    (None, "57P03"): AWAY,
     (None, "58P01"): _refuse(
         "the server has removed WAL that the slot needs; the changes in it are gone, "
         "create a new slot and snapshot the tables again"
@@ -191,7 +192,7 @@ _SECRET: Final = re.compile(
 def judge(phase: Phase, sqlstate: str | None) -> Verdict:
     """Say what a code means in a phase."""
     if sqlstate is None:
-        return _AWAY
+        return AWAY
     verdict = TABLE.get((phase, sqlstate)) or TABLE.get((None, sqlstate))
     if verdict is not None:
         return verdict

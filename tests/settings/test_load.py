@@ -209,7 +209,26 @@ def test_refuses_what_is_not_plain_yaml(tmp_path: Path, text: str, expected: str
         ),
         (("[p]", "[p, p]"), "source.publication: p, p names one thing twice"),
         (("[p]", "[p], retry-first: 2min"), "source.retry-first: above source.retry-max"),
-        ((LANDING, f"{LANDING}\nmonitoring: {{listen: 0.0.0.0:1}}"), "reached from other machines"),
+        ((LANDING, f"{LANDING}\nmonitoring: {{listen: 0.0.0.0:1}}"), "other machines, without TLS"),
+        (
+            (
+                LANDING,
+                f"{LANDING}\nmonitoring: {{listen: 0.0.0.0:1, tls-certificate-file: /c, tls-key-file: /k}}",
+            ),
+            "other machines, without a login",
+        ),
+        (
+            (LANDING, f"{LANDING}\nmonitoring: {{tls-certificate-file: /c}}"),
+            "tls-certificate-file: has no use without tls-key-file",
+        ),
+        (
+            (LANDING, f"{LANDING}\nmonitoring: {{tls-key-file: /k}}"),
+            "tls-key-file: has no use without tls-certificate-file",
+        ),
+        (
+            (LANDING, f"{LANDING}\nmonitoring: {{tls-client-ca-file: /k}}"),
+            "tls-client-ca-file: has no use without tls-certificate-file",
+        ),
         (
             (LANDING, f"{LANDING}\ndecoding: {{parallel-decode-num: 1, decode-style: j}}"),
             "applies only with parallel",

@@ -631,7 +631,7 @@ def test_tls_refuses_another_authority(
     main = make_main(database, conninfo=conninfo, is_insecure_allowed=False)
     error = main.error()
     assert type(error) is LoginRefusedError
-    assert "not signed" in str(error)
+    assert "must have the authority that signed it" in str(error)
 
 
 def test_process_is_light() -> None:

@@ -14,6 +14,7 @@ import select
 import ssl
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Final, Self
 
 from gaussdecode.errors import (
@@ -29,6 +30,7 @@ from gaussdecode.protocol.gaussdb.profile import VersionProfile, parse_version
 from gaussdecode.protocol.gaussdb.session import Phase as SessionPhase
 from gaussdecode.protocol.gaussdb.session import Session
 from gaussdecode.source.address import SourceAddress
+from gaussdecode.source.certificates import login_problem
 from gaussdecode.source.gaussdb._copylines import take_lines
 from gaussdecode.source.gaussdb.dial import Place, Socket, open_socket, places, reason_of, ways
 from gaussdecode.source.gaussdb.errors import broken, error_of_body, server_error
@@ -375,7 +377,18 @@ class GaussConnection:
         try:
             self.socket.sendall(data)
         except OSError as error:
-            raise self._broken(phase, error) from None
+            raise self._broken(phase, self._last_word(error)) from None
+
+    def _last_word(self, error: OSError) -> OSError:
+        """TLS's alert, where the server has ended the connection with one; else the error of a send."""
+        try:
+            self.socket.setblocking(False)
+            self.socket.recv(1)
+        except ssl.SSLError as said:
+            return said if said.reason else error
+        except OSError:
+            pass
+        return error
 
     def _wait(self, phase: Phase, deadline: float) -> None:
         """Let the next operation take what is left of the time."""
@@ -461,8 +474,17 @@ class _Attempt:
         raise AssertionError("the last protocol returns or raises")
 
     def _open(self, protocol: int, *, is_replication: bool) -> GaussConnection:
-        target = self._target
         self._session = None
+        try:
+            return self._log_in(protocol, is_replication=is_replication)
+        except SourceError as error:
+            own = self._target.tls.certificate
+            if not self._is_tls or error.sqlstate is not None:
+                raise
+            raise login_problem(error, Path(own).expanduser() if own else None) from None
+
+    def _log_in(self, protocol: int, *, is_replication: bool) -> GaussConnection:
+        target = self._target
         sock = open_socket(self._endpoint, self._place, target, self._deadline, is_tls=self._is_tls)
         login = auth.Login(target.user, target.password)
         self._session = Session(login, _parameters(target, is_replication), protocol)

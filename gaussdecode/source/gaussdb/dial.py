@@ -5,7 +5,6 @@ yet. Every failure is a `SourceError` that names the endpoint, or a `LoginRefuse
 when TLS did not prove what it must.
 """
 
-import datetime
 import os
 import socket
 import ssl
@@ -13,8 +12,9 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from gaussdecode.errors import LoginRefusedError, SourceError
+from gaussdecode.errors import LoginRefusedError
 from gaussdecode.protocol.gaussdb import messages
+from gaussdecode.source.certificates import verification_problem
 from gaussdecode.source.gaussdb.errors import broken
 from gaussdecode.source.gaussdb.target import Endpoint, Target, tls_context
 from gaussdecode.source.sqlstate import Phase
@@ -25,8 +25,6 @@ _IN_PLAIN: Final = (
     "TLS failed: the answer is in plain text. A server that refuses a connection does that; its log says why "
     "(too many connections, a start or a stop, pg_hba.conf)"
 )
-_WRONG_TIME: Final = (9, 10)  # X509_V_ERR_CERT_NOT_YET_VALID, X509_V_ERR_CERT_HAS_EXPIRED
-_WRONG_NAME: Final = (62, 64)  # X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADDRESS_MISMATCH
 
 
 def ways(endpoint: Endpoint, mode: str) -> tuple[bool, ...]:
@@ -80,7 +78,7 @@ def open_socket(
         return _secured(sock, endpoint, target, deadline) if is_tls else sock
     except OSError as error:
         sock.close()
-        raise _failure(error, endpoint) from None
+        raise broken(Phase.CONNECT, f"{endpoint}: {reason_of(error)}") from None
     except BaseException:
         sock.close()
         raise
@@ -92,7 +90,7 @@ def _secured(sock: socket.socket, endpoint: Endpoint, target: Target, deadline: 
     sock.sendall(messages.ssl_request())
     answer = sock.recv(1)  # one byte: whatever follows must come through TLS
     if answer == b"S":
-        return context.wrap_socket(sock, server_hostname=endpoint.host)
+        return _verified(context, sock, endpoint)
     if answer == b"N" and target.tls.mode == "prefer":
         return sock
     if not answer:
@@ -100,6 +98,22 @@ def _secured(sock: socket.socket, endpoint: Endpoint, target: Target, deadline: 
     if answer == b"E":  # what it says then is nobody's word: TLS has not proved who it is
         raise broken(Phase.CONNECT, f"{endpoint}: {_IN_PLAIN}")
     raise LoginRefusedError(f"connecting: {endpoint}: the server has no TLS; turn ssl on there")
+
+
+def _verified(context: ssl.SSLContext, sock: socket.socket, endpoint: Endpoint) -> ssl.SSLSocket:
+    secured = context.wrap_socket(
+        sock, server_hostname=endpoint.host, do_handshake_on_connect=False
+    )
+    try:
+        secured.do_handshake()
+    except ssl.SSLCertVerificationError as error:
+        problem = verification_problem(error, secured, context)
+        secured.close()
+        raise LoginRefusedError(f"connecting: {endpoint}: {problem}") from None
+    except BaseException:
+        secured.close()
+        raise
+    return secured
 
 
 def _left(deadline: float) -> float | None:
@@ -116,22 +130,6 @@ def reason_of(error: OSError) -> str:
     if isinstance(error, ssl.SSLError):
         return f"TLS failed ({error.reason or 'no reason given'})"
     return os.strerror(error.errno) if error.errno else "the connection broke"
-
-
-def _failure(error: OSError, endpoint: Endpoint) -> SourceError:
-    if isinstance(error, ssl.SSLCertVerificationError):
-        if error.verify_code in _WRONG_NAME:
-            return LoginRefusedError(
-                f"connecting: {endpoint}: the certificate is for another host; check host="
-            )
-        advice = "see sslrootcert"
-        if error.verify_code in _WRONG_TIME:
-            now = datetime.datetime.now(datetime.UTC)
-            advice = f"this machine's clock says {now:%Y-%m-%d %H:%M} UTC: set it, or renew the certificate"
-        return LoginRefusedError(
-            f"connecting: {endpoint}: the server's certificate is not valid ({error.verify_message}); {advice}"
-        )
-    return broken(Phase.CONNECT, f"{endpoint}: {reason_of(error)}")
 
 
 def _keep_alive(sock: socket.socket, numbers: Mapping[str, int]) -> None:

@@ -22,6 +22,7 @@ from psycopg.pq.abc import PGconn, PGresult
 from gaussdecode.errors import ConfigError, LoginRefusedError, SourceError, SourceRefusedError
 from gaussdecode.settings.dsn import authority_problem, is_local, parameters_of
 from gaussdecode.source.address import SourceAddress
+from gaussdecode.source.certificates import login_problem, look_at_server, own_certificate
 from gaussdecode.source.pinned import REPORTED, later_statements, startup_options
 from gaussdecode.source.postgresql.libpq import HIDDEN_READS, LibPq, ReadAhead, find_libpq
 from gaussdecode.source.quoting import literal
@@ -30,6 +31,7 @@ from gaussdecode.wire.encoding import UTF8, find_encoding
 
 MIN_VERSION: Final = 140000
 _SAFE_MODE: Final = "verify-full"
+_UNVERIFIED: Final = "certificate verify failed"  # libpq's text, which gives no reason
 _DEFAULTS: Final = {
     "application_name": "gaussdecode",
     "connect_timeout": "10",
@@ -482,4 +484,12 @@ def _finish_connecting(connection: Connection, address: SourceAddress, limit: fl
             return
         if status == pq.PollingStatus.FAILED:
             break
-    raise error_of(Phase.CONNECT, pgconn.get_error_message(), None, address.secret)
+    message = pgconn.get_error_message()
+    error = error_of(Phase.CONNECT, message, None, address.secret)
+    if error.sqlstate is not None:
+        raise error
+    given = {each.keyword.decode(): (each.val or b"").decode() for each in pgconn.info}
+    problem = look_at_server(given) if _UNVERIFIED in message else None
+    if problem is not None:
+        raise LoginRefusedError(f"connecting: {problem}")
+    raise login_problem(error, own_certificate(given))
