@@ -184,6 +184,45 @@ def test_an_idle_server_is_no_lag(
     assert server.violations == []
 
 
+@pytest.mark.parametrize(("decoders", "is_receiving"), [(1, True), (2, False)])
+def test_the_lag_behind_a_standby(
+    make_gauss: MakeGauss, tmp_path: Path, decoders: int, is_receiving: bool
+) -> None:
+    """Idle it is 0; while what was written does not come it grows; then it is 0 again."""
+    server = with_slot(make_gauss, flush_seconds=0.1)
+    server.behaviour.is_standby, server.behaviour.is_receiving = True, is_receiving
+    table = make_table(server)
+    insert(server, table, 1)
+    options = {"parallel_decode_num": decoders, "sender_timeout": 600, "standby_connection": True}
+    daemon = lands(GaussDatabase(server), tmp_path, **options)
+    daemon.write_config(snapshot={"mode": "none"}, guard={"interval": "1s"})
+
+    def shown() -> tuple[int, float]:
+        status = daemon.record()
+        return status["lag_bytes"], status["lag_seconds"]
+
+    def retained() -> float:
+        slot = (daemon.record()["server"] or {}).get("slot") or {}
+        return slot.get("retained_bytes") or 0.0
+
+    with daemon:
+        daemon.catch_up()
+        server.store.write(300)
+        end = str(Lsn(server.store.wal_end))
+        daemon.wait_while_running(lambda: daemon.record()["server_wal_end"] == end, "its end")
+        daemon.wait_while_running(lambda: shown() == (0, 0.0), "no lag of an idle standby")
+        daemon.wait_while_running(lambda: retained() > 0, "WAL that the slot holds back is seen")
+        server.behaviour.is_held = True
+        insert(server, table, 2)
+        daemon.wait_while_running(lambda: min(shown()) > 0, "a lag of what is held back")
+        server.behaviour.is_held = False
+        daemon.catch_up()
+        daemon.wait_while_running(lambda: shown() == (0, 0.0), "no lag after it")
+        assert b"guard_blind" not in daemon.log.read_bytes()
+        assert daemon.stop() == 0
+    assert server.violations == []
+
+
 def test_origins(make_gauss: MakeGauss, tmp_path: Path) -> None:
     """only-local: false brings what was replicated, include-originid says from where."""
     server = with_slot(make_gauss)

@@ -58,6 +58,7 @@ class Behaviour:
         short_infinity: Inf and Nan.
         compatibility: A, B, C or PG.
         is_standby: it is one.
+        is_receiving: as a standby it has reached its primary since its start.
         late_slot_errors: parallel slot errors come after CopyBothResponse.
         heartbeat_framed: heartbeats look like records.
         is_silent: nothing is sent to streaming clients any more.
@@ -88,6 +89,7 @@ class Behaviour:
     short_infinity: bool = False
     compatibility: str = "A"
     is_standby: bool = False
+    is_receiving: bool = True
     late_slot_errors: bool = False
     heartbeat_framed: bool = True
     is_silent: bool = False

@@ -86,6 +86,10 @@ CREATE FUNCTION gs_catalog.pg_current_xlog_location() RETURNS text LANGUAGE sql
   AS $$SELECT value FROM gs_catalog.gs_parameters WHERE name = 'wal_end'$$;
 CREATE FUNCTION gs_catalog.pg_current_xlog_insert_location() RETURNS text LANGUAGE sql
   AS $$SELECT value FROM gs_catalog.gs_parameters WHERE name = 'wal_end'$$;
+CREATE FUNCTION gs_catalog.pg_last_xlog_receive_location() RETURNS text LANGUAGE sql
+  AS $$SELECT value FROM gs_catalog.gs_parameters WHERE name = 'receive_end'$$;
+CREATE FUNCTION gs_catalog.pg_last_xlog_replay_location() RETURNS text LANGUAGE sql
+  AS $$SELECT value FROM gs_catalog.gs_parameters WHERE name = 'wal_end'$$;
 CREATE FUNCTION gs_catalog.pg_encoding_to_char(int4) RETURNS name LANGUAGE sql
   AS $$SELECT pg_catalog.pg_encoding_to_char($1)$$;
 CREATE FUNCTION gs_catalog.getdatabaseencoding() RETURNS name LANGUAGE sql
@@ -337,7 +341,9 @@ class Catalogue:
             [
                 ("version", server.profile.version), ("database", server.database),
                 ("standby", "on" if how.is_standby else "off"), ("encoding", how.encoding),
-                ("wal_end", lsn_text(self._wal_end)), ("skew_us", str(store.activity.skew_us)),
+                ("wal_end", lsn_text(self._wal_end)),
+                ("receive_end", lsn_text(self._wal_end) if how.is_receiving else None),
+                ("skew_us", str(store.activity.skew_us)),
                 ("pid", str(asker.pid if asker else 0)),
             ],
         )  # fmt: skip

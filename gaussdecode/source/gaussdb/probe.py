@@ -6,7 +6,7 @@ version that has no gs_get_parallel_decode_status(), or hides it from the role, 
 transaction numbers have 64 bits: no wraparound is watched for.
 """
 
-from typing import Self
+from typing import Final, Self
 
 from gaussdecode.errors import SourceError, SourceRefusedError
 from gaussdecode.model.lsn import Lsn
@@ -19,6 +19,10 @@ from gaussdecode.source.gaussdb.server import (
     read_decode_status,
 )
 from gaussdecode.source.probe import SlotView
+
+_PRIMARY_END: Final = ("pg_current_xlog_location",)
+_STANDBY_ENDS: Final = ("pg_last_xlog_receive_location", "pg_last_xlog_replay_location")
+"""The first is NULL until a standby that was started has reached its primary, and may begin before the second."""
 
 
 class GaussProbe:
@@ -52,13 +56,10 @@ class GaussProbe:
             raise
 
     def _look(self, connection: GaussConnection) -> SlotView:
-        function = (
-            "pg_last_xlog_receive_location"
-            if is_standby(connection)
-            else "pg_current_xlog_location"
-        )
-        ((text,),) = connection.query(f"SELECT pg_catalog.{function}()")
-        wal_end = Lsn.parse(text or "0/0")
+        functions = _STANDBY_ENDS if is_standby(connection) else _PRIMARY_END
+        calls = ", ".join(f"pg_catalog.{name}()" for name in functions)
+        (ends,) = connection.query(f"SELECT {calls}")
+        wal_end = max(Lsn.parse(text or "0/0") for text in ends)
         slot = next((s for s in list_slots(connection) if s.name == self._slot), None)
         status = self._status(connection)
         if slot is None:

@@ -17,10 +17,11 @@ _CONNECT_SECONDS: Final = 3
 _STATEMENT_MS: Final = 3000
 _PATIENCE: Final = 10.0  # seconds; the server's own bound comes first where it answers
 
-# In recovery there is no current position; what was received is the nearest to it.
+# In recovery there is no current position; what was received is the nearest to it. That is NULL until a standby
+# that was started has reached its primary, and then begins at a segment, before what it has replayed.
 _VIEW: Final = """
     WITH here AS (SELECT CASE WHEN pg_catalog.pg_is_in_recovery()
-        THEN COALESCE(pg_catalog.pg_last_wal_receive_lsn(), pg_catalog.pg_last_wal_replay_lsn())
+        THEN GREATEST(pg_catalog.pg_last_wal_receive_lsn(), pg_catalog.pg_last_wal_replay_lsn())
         ELSE pg_catalog.pg_current_wal_lsn() END AS wal_end)
     SELECT here.wal_end - '0/0', here.wal_end - s.restart_lsn, s.confirmed_flush_lsn - '0/0',
         s.wal_status, s.safe_wal_size, s.active, a.wait_event_type, a.wait_event,
