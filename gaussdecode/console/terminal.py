@@ -36,8 +36,9 @@ class Terminal:
         """Replace the screen by these lines."""
         if self._shown != (self.size, *lines):
             self._shown = (self.size, *lines)
-            text = "\x1b[K\n".join(lines)
-            sys.stdout.write(f"\x1b[H{text}\x1b[K\x1b[J")
+            # Erased first: after a line of full width the cursor is still on its last letter.
+            text = "\n\x1b[J".join(lines)
+            sys.stdout.write(f"\x1b[H\x1b[J{text}")
             sys.stdout.flush()
 
     def key(self, seconds: float) -> str | None:

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import termios
 import threading
+import unicodedata
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, Self
@@ -24,7 +25,8 @@ from kit.chromium import Chromium
 from kit.daemon import wait_until
 
 from gaussdecode.cli import main
-from gaussdecode.console.screen import Paint, frame
+from gaussdecode.console.screen import Paint, frame, table_lines
+from gaussdecode.console.terminal import Terminal
 from gaussdecode.daemon.status.fleet import Member, render_fleet, worst_first
 from gaussdecode.daemon.status.http import MonitoringServer
 from gaussdecode.demo.ports import free_port
@@ -201,6 +203,97 @@ def test_causes_of_what_is_chosen_are_explained() -> None:
         "     (1) gaussdecode check /c.yaml",
         "     (2) df -h /l",
     ]
+
+
+def _drawn(written: str, columns: int, lines: int) -> list[str]:
+    """What a terminal that does not wrap shows of the bytes that it gets; a wide letter takes two cells."""
+    cells = [[" "] * columns for _ in range(lines)]
+    row = column = 0
+    for code, letter in re.findall(r"\x1b\[([?0-9;]*[A-Za-z])|(.)", written, re.DOTALL):
+        if code == "H":
+            row = column = 0
+        elif code in {"J", "K"}:
+            cells[row][column:] = [" "] * (columns - column)
+            for below in cells[row + 1 :] if code == "J" else ():
+                below[:] = [" "] * columns
+        elif letter == "\n":
+            row, column = row + 1, 0
+            assert row < lines, "it does not scroll"
+        elif letter:
+            size = 1 + (unicodedata.east_asian_width(letter) in "WF")
+            column = min(column, columns - size)
+            cells[row][column : column + size] = [letter] + [""] * (size - 1)
+            column = min(column + size, columns - 1)
+    return ["".join(line).rstrip() for line in cells]
+
+
+LONG: Final = "a_slot_with_a_name_of_sixty_three_letters_as_postgresql_has_it"
+ODD: Final = worst_first(
+    [
+        *MEMBERS[:4],
+        Member.answering("long", {**LATE, "slot_name": f"{LONG}1", "lag_bytes": 123_456_789_012}),
+        Member.answering("longer", {**WELL, "slot_name": f"{LONG}2", "rows_per_second": 1234567.8}),
+        Member.answering("new", {"slot_name": "new", "state": "starting", "is_well": False}),
+        Member.answering(
+            "wide",
+            {**WELL, "slot_name": "wide", "causes": [
+                {"severity": "error", "what": "Table \u8ba2\u5355.\u660e\u7ec6 \x1b[2J needs 19187 bytes of port 19187.",
+                 "action": "Run `gaussdecode snapshot /etc/gaussdecode/wide.yaml 'public.a b' --where 'id > 17'` "
+                           "or `SELECT pg_drop_replication_slot('a'), pg_create_logical_replication_slot('a')`.",
+                 "runbook": ""}]},
+        ),
+    ]
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("size", [(20, 12), (40, 24), (80, 24), (81, 24), (132, 24), (200, 40)])
+@pytest.mark.parametrize("chosen", range(len(ODD)))
+def test_a_terminal_shows_all_of_each_line(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    size: tuple[int, int],
+    chosen: int,
+) -> None:
+    """To its last letter, also after a longer screen; a number is whole, or two dots are in its place."""
+    monkeypatch.setattr(Terminal, "size", size)
+    terminal = Terminal()
+    terminal.show(["x" * size[0]] * size[1])
+    lines = frame(ODD, chosen, *size, "20:10:05", Paint(is_live=True, has_colour=True))
+    terminal.show(lines)
+    drawn = _drawn(capsys.readouterr().out, *size)
+    plain = [re.sub(r"\x1b\[\d+m", "", line).rstrip() for line in lines]
+    assert drawn[: len(plain)] == plain
+    assert not any(drawn[len(plain) :])
+    assert all("19187" in line for line in drawn if "19" in line)
+    assert all("12 min" in line or ".." in line for line in drawn if "is 1" in line)
+
+
+def test_long_names_differ() -> None:
+    """Their middle is left out, and no more of it than lets two look alike; to a file they go whole."""
+    lines = table_lines(ODD, 80, Paint())
+    first, second = (line for line in lines if "a_slot_with" in line)
+    assert first[3:30].split()[0] != second[3:30].split()[0]
+    whole = table_lines(ODD, None, Paint())
+    assert [any(f"{LONG}{n} " in line for line in whole) for n in (1, 2)] == [True, True]
+
+
+def test_what_is_not_known_is_a_dash() -> None:
+    """In every column: never a zero, and never nothing."""
+    (row,) = (line for line in table_lines(ODD, None, Paint()) if " new " in line)
+    assert row.split() == ["new", "starting", *["-"] * 8]
+
+
+def test_a_folded_command_can_be_copied() -> None:
+    """A shell joins its lines, and no quoted text is parted; SQL needs no mark."""
+    chosen = next(at for at, member in enumerate(ODD) if member.name == "wide")
+    lines = frame(ODD, chosen, 60, 60, "20:10:05", Paint())
+    begin = next(at for at, line in enumerate(lines) if "(1) gaussdecode" in line)
+    end = next(at for at, line in enumerate(lines) if "(2) SELECT" in line)
+    folded = "\n".join(lines[begin:end]).replace("(1)", "").strip()
+    assert "\\\n" in folded
+    told = subprocess.check_output(["sh", "-c", f"printf '%s|' {folded}"], text=True)
+    assert told == "gaussdecode|snapshot|/etc/gaussdecode/wide.yaml|public.a b|--where|id > 17|"
+    assert "\\" not in "".join(lines[end:])
 
 
 class Screen:
