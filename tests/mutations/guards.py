@@ -38,6 +38,7 @@ _FLIPS: Final = (
     "tests/land/test_flips.py",
 )
 
+_PORT_TLS: Final = ("tests/daemon/status/test_tls.py",)
 _COLLECT: Final = ("tests/collect/test_collector.py",)
 _TOGETHER: Final = ("tests/collect/test_together.py",)
 _GATE: Final = ("tests/collect/test_gate.py", "tests/crash/test_interleavings.py")
@@ -229,6 +230,12 @@ GUARDS: Final = (
           ("tests/daemon/test_httpacts.py",)),
     Guard("daemon/httpacts.py", "        if self._token_file is None:", "        if False:",
           ("tests/daemon/test_httpacts.py",)),
+    Guard("daemon/status/http.py", 'origin.partition("://")[2] != self.headers["Host"]', "False", _PORT_TLS),
+    Guard("daemon/status/tls.py", "    if is_open_key(files.key):", "    if False:", _PORT_TLS),
+    Guard("daemon/status/tls.py", "        problem = Validity.of_file(path).problem()", "        problem = None",
+          _PORT_TLS),
+    Guard("operations/ask_daemon.py", "    if own != shown:", "    if False:",
+          ("tests/commands/test_status.py",)),
     # ---- accounts ----
     Guard("model/account.py", "        if add([self.landed]) != add([files]):", "        if False:",
           ("tests/land/test_writer.py",)),

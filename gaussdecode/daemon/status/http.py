@@ -49,10 +49,11 @@ _HTML: Final = "text/html; charset=utf-8"
 _FOREIGN: Final = b"not for this host; ask for 127.0.0.1, [::1] or localhost\n"
 NEEDS_TLS: Final = b"this port speaks TLS only; use https://\n"
 """Content of the answer to a request without TLS."""
-_IN_PLAIN: Final = (
-    b"HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\n\r\n%s"
-    % (len(NEEDS_TLS), NEEDS_TLS)
+_HAS_NO_TLS: Final = b"this port does not speak TLS; use http://\n"
+_BAD: Final = (
+    b"HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n%s"
 )
+_HANDSHAKE: Final = b"\x16"  # first byte of TLS
 
 Page = tuple[HTTPStatus, str, bytes]
 """Status, content type and content."""
@@ -293,7 +294,7 @@ def _shakes_hands(request: ssl.SSLSocket, seconds: float) -> bool:
         if error.reason == "HTTP_REQUEST":
             request.setblocking(False)
             socket.socket.recv(request, _MOST_BYTES)  # unread, it would end the connection early
-            socket.socket.send(request, _IN_PLAIN)
+            socket.socket.send(request, _BAD % (len(NEEDS_TLS), NEEDS_TLS))
         return False
     return True
 
@@ -350,6 +351,7 @@ class _Handler(BaseHTTPRequestHandler):
     """Answers one request."""
 
     server: _Server
+    rfile: io.BufferedReader
     timeout = _IDLE_SECONDS
     server_version = "gaussdecode"
     sys_version = ""
@@ -359,6 +361,13 @@ class _Handler(BaseHTTPRequestHandler):
         super().setup()
         self.rfile.close()
         self.rfile = io.BufferedReader(_Timed(self.server, self.connection, self.timeout))
+
+    def handle_one_request(self) -> None:
+        """Answer, also a client that begins with TLS where there is none: its bytes need not hold a line."""
+        if self.rfile.peek(1)[:1] == _HANDSHAKE:
+            self.wfile.write(_BAD % (len(_HAS_NO_TLS), _HAS_NO_TLS))
+        else:
+            super().handle_one_request()
 
     def do_GET(self) -> None:
         """Answer with a page."""
@@ -391,7 +400,7 @@ class _Handler(BaseHTTPRequestHandler):
         if not isinstance(self.connection, ssl.SSLSocket):
             return None
         origin = self.headers["Origin"]
-        if origin is not None and urlsplit(origin).netloc != self.headers["Host"]:
+        if origin is not None and origin.partition("://")[2] != self.headers["Host"]:
             return None  # a page of others: the browser showed the certificate without asking
         shown = self.connection.getpeercert()
         if not shown:

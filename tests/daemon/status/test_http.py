@@ -224,6 +224,16 @@ def test_every_name_is_taken_where_others_may_ask(daemon: Daemon) -> None:
         server.close()
 
 
+def test_tls_is_refused_at_once(server: MonitoringServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A handshake need not hold the end of a line, which would be waited for."""
+    monkeypatch.setattr(monitoring._Handler, "timeout", 600.0)
+    monkeypatch.setattr(monitoring, "MAX_SECONDS", 600.0)
+    (client,) = _connected(server, 1, b"\x16\x03\x01\x02\x00\x01")
+    with client:
+        client.settimeout(60)
+        assert client.recv(100).startswith(b"HTTP/1.0 400")
+
+
 def test_port_is_free_after_close(daemon: Daemon) -> None:
     """A restart gets the same port."""
     first = serve(daemon)

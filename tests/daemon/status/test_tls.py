@@ -315,7 +315,7 @@ def test_a_page_of_others_does_not_act_with_it(made: Path, port: Port) -> None:
     """A browser shows the certificate without asking; our own page may use it."""
     host = "{}:{}".format(*port.place)
     with_certificate = client(made, "client")
-    for origin in ("https://evil.example", "null", "https://127.0.0.1:1", "x"):
+    for origin in ("https://evil.example", "null", "https://127.0.0.1:1", "x", "https://["):
         assert port.ask(with_certificate, "POST", "/ctl", Origin=origin)[0] == 403
     assert port.asked == []
     assert port.ask(with_certificate, "POST", "/ctl", Origin=f"https://{host}")[0] == 200
