@@ -401,7 +401,9 @@ def _suggest(root: Path, display: Display) -> None:
     tables = _unused(root.with_name("demo-tables"))
     files = root / "data" / f"{shop.SCHEMA}.customer"
     landing, target, read = map(_shown, (root, tables, files))
-    code = f"import pyarrow.dataset as d; print(d.dataset({read!r}, partitioning='hive').head(5))"
+    # Double quotes: those of the shell around it stay plain.
+    place = json.dumps(read, ensure_ascii=False)
+    code = f'import pyarrow.dataset as d; print(d.dataset({place}, partitioning="hive").head(5))'
     lines = [
         (_program("gaussdecode"), "verify", landing),
         (_program(Path(sys.executable).name), "-c", code),
