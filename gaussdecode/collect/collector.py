@@ -493,7 +493,7 @@ class Collector:
                 on_round()
                 if self._barrier is not None:
                     if outcome != PUMP_END:
-                        self._hold_session.attend(self)
+                        self._attend()
                     self._cut_with_others(self._barrier)
                     if outcome == PUMP_END:
                         return
@@ -503,7 +503,7 @@ class Collector:
                     self._pass_all()
                     self._commit_last()
                     return
-                self._hold_session.attend(self)
+                self._attend()
                 self._commit_if(is_due=self._is_due())
         finally:
             self._hold_session.end()
@@ -531,6 +531,11 @@ class Collector:
         """Another thread: have an entry cut as soon as one can be, of what has arrived."""
         self.is_entry_asked = True
 
+    def _attend(self) -> None:
+        """Do what a snapshot asks for; in a pause none begins to land."""
+        if self._hold_session.is_closed or not self._is_paused():
+            self._hold_session.attend(self)
+
     def _pump(self, rings: Sequence[Ring]) -> int:
         """Collect for a while, or wait as long where collecting is paused.
 
@@ -538,8 +543,10 @@ class Collector:
             TableError: a row cannot be decoded; names its table.
         """
         if self._is_paused() and not self.is_entry_asked:
-            time.sleep(SLICE_SECONDS)
-            return PUMP_TIME
+            if not self._hold_session.is_closed:
+                time.sleep(SLICE_SECONDS)
+                return PUMP_TIME
+            self.is_entry_asked = True  # a snapshot that had begun ends, and the pause after it
         try:
             return self.assembler.pump(rings, self.timing.slice_seconds)
         except RowError as error:

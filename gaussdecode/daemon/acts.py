@@ -5,18 +5,23 @@ file, which the next start reads anyway; the daemon keeps what it has read once 
 and goes back to the former configuration if none begins. A snapshot is a request in the landing, as that
 of ``gaussdecode snapshot``. To add a table alters a publication first, then requests the snapshot: after a
 crash between the two the act can be asked for again.
+
+The main thread must not wait for a server or for room on the disk: it feeds the watchdog. So acts that do run
+in threads of their own, one after the other. The pipeline is let go of when they have ended.
 """
 
 import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import Final
 
 from gaussdecode import logs
-from gaussdecode.daemon.control import Act, ActQueue
+from gaussdecode.daemon.control import ENDS, Act, ActQueue
 from gaussdecode.daemon.pipeline import Pipeline
 from gaussdecode.daemon.status.facts import Pause, Running
 from gaussdecode.errors import ConfigError, GaussDecodeError, error_text
+from gaussdecode.land.failpoints import ActStep
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.title import split_title, table_title
 from gaussdecode.settings.load import load
@@ -30,6 +35,9 @@ from gaussdecode.source.relations import white_list
 _log = logs.get_logger("daemon")
 _Change = Callable[[SourceAddress, Sequence[str], str, str], str]
 _KEPT_WAL = "the server keeps WAL for the slot until `resume`"
+_FULL = "not done yet: the landing's disk is full. It is not taken back, and the log has its end"
+_COMES_AGAIN = "the session ended before; what had arrived comes again"
+_SETTLE_SECONDS: Final = 20.0  # for acts in threads, when the pipeline is let go of; arbitrary
 
 
 class Acts:
@@ -51,8 +59,10 @@ class Acts:
         self._former: Config | None = None  # until a stream has begun with the one that was read
         self._running = running
         self._queue = queue
-        self._landing: list[tuple[Act, Callable[[], bool], Callable[[], str]]] = []
+        self._landing: list[tuple[Act, Callable[[], bool | None], Callable[[], str]]] = []
         self._for_stream: list[tuple[Act, str]] = []
+        self._working: list[tuple[Act, threading.Thread]] = []
+        self._turn = threading.Lock()  # of the threads: two acts on one publication would collide
         self.next: Config | None = None
         self.is_hurried = False
         self.reread_certificate: Callable[[], str] | None = None
@@ -67,9 +77,27 @@ class Acts:
             self.carry_out(act, pipeline)
         for item in list(self._landing):
             act, has_landed, tell = item
-            if has_landed():
+            landed = has_landed()
+            if landed is not False:
                 self._landing.remove(item)
-                act.finish(tell())
+                _end(act, tell() if landed else None)
+        self._working = [item for item in self._working if item[1].is_alive()]
+        if pipeline.is_waiting_for_space:
+            for act in self._unanswered():
+                act.refuse(_FULL)
+
+    def _unanswered(self) -> list[Act]:
+        acts = [act for act, _, _ in self._landing] + [act for act, _ in self._working]
+        return [act for act in acts if act.answer is None]
+
+    def settle(self) -> None:
+        """The sessions are over, and the pipeline is let go of: end what needs it."""
+        deadline = time.monotonic() + _SETTLE_SECONDS
+        for _, thread in self._working:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        for act, has_landed, tell in self._landing:
+            _end(act, tell() if has_landed() else None)
+        self._landing.clear()
 
     def carry_out(self, act: Act, pipeline: Pipeline) -> None:
         """Begin an act, or refuse it."""
@@ -115,8 +143,12 @@ class Acts:
         if reason is not None:
             raise ConfigError(reason)
         title = title_of(act.table or "")
-        pipeline.ask_snapshot(title)
-        act.finish(f"the existing rows of {title} are asked for; `gaussdecode status` shows them")
+
+        def work() -> str:
+            pipeline.ask_snapshot(title)
+            return f"the existing rows of {title} are asked for; `gaussdecode status` shows them"
+
+        self._in_thread(act, work)
 
     def _add(self, act: Act, pipeline: Pipeline) -> None:
         schema, name = split_title(title_of(act.table or ""))
@@ -129,13 +161,19 @@ class Acts:
 
         def work() -> str:
             done = self._on_publications(add_table, schema, name)
+            pipeline.snapshots.reach(ActStep.PUBLICATION_ALTERED)
             reason = self._config.snapshot_refusal
             if reason is not None:
                 return f"{done}; its existing rows do not land: {reason}"
-            pipeline.ask_snapshot(table_title(schema, name))
+            try:
+                pipeline.ask_snapshot(table_title(schema, name))
+            except GaussDecodeError as error:
+                why = f"its existing rows are not asked for: {error_text(error)}; ask again"
+                raise ConfigError(f"{done}, but {why}") from error
+            pipeline.snapshots.reach(ActStep.ROWS_ASKED)
             return f"{done}; its existing rows are asked for; `gaussdecode status` shows them"
 
-        _in_thread(act, work)
+        self._in_thread(act, work)
 
     def _drop(self, act: Act, pipeline: Pipeline) -> None:
         schema, name = split_title(title_of(act.table or ""))
@@ -148,13 +186,24 @@ class Acts:
                 "landing.on-suspect is stop, and the daemon would end: changes that are not published "
                 "are suspect; set record, and reload"
             )
-        _in_thread(
-            act,
-            lambda: (
-                f"{self._on_publications(drop_table, schema, name)}; what has landed stays, and a "
-                "suspect entry says from where on changes are missing"
-            ),
-        )
+
+        def work() -> str:
+            done = self._on_publications(drop_table, schema, name)
+            pipeline.snapshots.reach(ActStep.PUBLICATION_ALTERED)
+            return f"{done}; what has landed stays, and a suspect entry says from where on changes are missing"
+
+        self._in_thread(act, work)
+
+    def _in_thread(self, act: Act, work: Callable[[], str]) -> None:
+        """Do what waits for a server or for the disk, beside the main thread."""
+
+        def run() -> None:
+            with self._turn, _refusing(act):
+                act.finish(work())
+
+        thread = threading.Thread(target=run, name="act", daemon=True)
+        thread.start()
+        self._working.append((act, thread))
 
     def _on_publications(self, change: _Change, schema: str, name: str) -> str:
         """Change the publications of each source."""
@@ -213,10 +262,10 @@ class Acts:
         return is_back
 
     def close(self) -> None:
-        """Answer everybody who still waits: the daemon ends."""
-        waiting = [act for act, _, _ in self._landing] + [act for act, _ in self._for_stream]
-        for act in waiting + self._queue.take():
-            act.refuse("the daemon ends")
+        """Answer everybody who still waits, and who asks from now on: the daemon ends."""
+        waiting = self._unanswered() + [act for act, _ in self._for_stream]
+        for act in waiting + self._queue.close():
+            act.refuse(ENDS)
 
 
 @contextlib.contextmanager
@@ -230,14 +279,13 @@ def _refusing(act: Act) -> Iterator[None]:
         act.refuse(error.strerror or type(error).__name__)
 
 
-def _in_thread(act: Act, work: Callable[[], str]) -> None:
-    """Do what waits for a server, beside the main thread."""
-
-    def run() -> None:
-        with _refusing(act):
-            act.finish(work())
-
-    threading.Thread(target=run, name="act", daemon=True).start()
+def _end(act: Act, told: str | None) -> None:
+    """End an act that waited for an entry; None where the session ended before."""
+    if told is not None:
+        act.finish(told)
+    else:
+        paused = "; the pause is in force" if act.name == "pause" else ""
+        act.refuse(f"{_COMES_AGAIN}{paused}")
 
 
 def title_of(table: str) -> str:

@@ -22,9 +22,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from gaussdecode.errors import ConfigError
+from gaussdecode.errors import ConfigError, DiskError
 from gaussdecode.host.access import user_name
 from gaussdecode.land.names import CONTROL
+from gaussdecode.land.space import PASSING
 from gaussdecode.logs import Event, get_logger
 
 ACTS: Final[Mapping[str, str]] = {
@@ -43,11 +44,13 @@ OF_A_TABLE: Final = frozenset({"snapshot", "add", "drop"})
 
 ANSWER_SECONDS: Final = 60.0
 """Longest wait for the answer to an act; arbitrary."""
+ENDS: Final = "the daemon ends"
 MAX_BYTES: Final = 4096
 """Longest request."""
 _REQUEST_SECONDS: Final = 5.0  # for a whole request to come; arbitrary
 _MAX_CLIENTS: Final = 8  # at a time; arbitrary
 _POLL_SECONDS: Final = 0.25
+_LEAVE_SECONDS: Final = 1.0  # for answers to leave, when the daemon ends; arbitrary
 _CREDENTIALS: Final = struct.Struct("3i")  # process, user and group
 _log = get_logger("daemon")
 
@@ -92,7 +95,7 @@ class Act:
         _log.warning(Event.ACT_REFUSED, act=self.name, table=self.table, by=self.by, reason=reason)
 
     def _end(self, answer: Answer) -> None:
-        self.answer = answer
+        self.answer = self.answer or answer  # what takes long is answered before its end
         self._answered.set()
 
     def wait(self, seconds: float) -> bool:
@@ -110,6 +113,8 @@ class ActQueue:
     def __init__(self, seconds: float = ANSWER_SECONDS) -> None:
         self._seconds = seconds
         self._waiting: queue.SimpleQueue[Act] = queue.SimpleQueue()
+        self._is_closed = False
+        self._lock = threading.Lock()
 
     def ask(self, name: object, table: object, by: str, seconds: float | None = None) -> Answer:
         """Any thread: have an act carried out, and wait for the answer.
@@ -128,7 +133,10 @@ class ActQueue:
         if name not in OF_A_TABLE and table is not None:
             return Answer(is_done=False, text=f"{name} takes no table")
         act = Act(name, table if isinstance(table, str) else None, by)
-        self._waiting.put(act)
+        with self._lock:
+            if self._is_closed:
+                return Answer(is_done=False, text=ENDS)
+            self._waiting.put(act)
         if act.wait(limit) and act.answer is not None:
             return act.answer
         return Answer(
@@ -145,6 +153,12 @@ class ActQueue:
                 taken.append(self._waiting.get_nowait())
         return taken
 
+    def close(self) -> list[Act]:
+        """Main thread: take no more; gives the acts that were asked for since the last `take`."""
+        with self._lock:
+            self._is_closed = True
+        return self.take()
+
 
 class ControlSocket:
     """The socket ``.control`` of a landing.
@@ -158,6 +172,7 @@ class ControlSocket:
 
     Raises:
         ConfigError: the socket cannot be made.
+        DiskError: the disk is full.
     """
 
     def __init__(
@@ -168,7 +183,7 @@ class ControlSocket:
     ) -> None:
         self._ask = ask
         self._allowed = {0, os.geteuid()} if allowed is None else allowed
-        self._clients: set[socket.socket] = set()
+        self._clients: set[threading.Thread] = set()
         self._is_closing = False
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -180,17 +195,21 @@ class ControlSocket:
             self._socket.settimeout(_POLL_SECONDS)
         except OSError as error:
             self._socket.close()
-            raise ConfigError(f"{root / CONTROL}: {error.strerror}") from None
+            kind = DiskError if error.errno in PASSING else ConfigError  # a full disk passes
+            raise kind(f"{root / CONTROL}: {error.strerror}") from None
         self._thread = threading.Thread(target=self._accept, name="control", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """Take no more acts."""
+        """Take no more acts; those who asked have a moment to get their answers."""
         self._is_closing = True
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)  # ends the wait for a client at once
         self._thread.join()
         self._socket.close()
+        deadline = time.monotonic() + _LEAVE_SECONDS
+        for client in list(self._clients):
+            client.join(max(0.0, deadline - time.monotonic()))
 
     def _accept(self) -> None:
         while not self._is_closing:
@@ -205,12 +224,12 @@ class ControlSocket:
             if len(self._clients) >= _MAX_CLIENTS:
                 client.close()
                 continue
-            self._clients.add(client)
             thread = threading.Thread(target=self._serve, args=(client,), daemon=True)
+            self._clients.add(thread)
             try:
                 thread.start()
             except RuntimeError:  # the system gives no more threads
-                self._clients.discard(client)
+                self._clients.discard(thread)
                 client.close()
 
     def _serve(self, client: socket.socket) -> None:
@@ -220,7 +239,7 @@ class ControlSocket:
                 client.settimeout(_REQUEST_SECONDS)
                 client.sendall(json.dumps(dataclasses.asdict(answer)).encode() + b"\n")
         finally:
-            self._clients.discard(client)
+            self._clients.discard(threading.current_thread())
 
     def _answer(self, client: socket.socket) -> Answer:
         size = _CREDENTIALS.size

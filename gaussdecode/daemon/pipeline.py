@@ -392,8 +392,11 @@ class Pipeline:
             every = {} if source is None else {"source": source, EVERY_SOURCE: True}
             runtime.snapshots.ask({"table": title, "where": None, **every})
 
-    def end_entry(self) -> Callable[[], bool]:
-        """Have an entry cut of what has arrived; gives what tells whether it has landed."""
+    def end_entry(self) -> Callable[[], bool | None]:
+        """Have an entry cut of what has arrived; gives what tells whether it has landed.
+
+        That gives None where a session ended before: what had arrived comes again.
+        """
         asked = []
         for runtime in self.runtimes.values():
             collector = None if runtime.session is None else runtime.session.collector
@@ -401,16 +404,14 @@ class Pipeline:
                 collector.end_entry()
                 asked.append((runtime, collector))
 
-        def has_landed() -> bool:
-            return all(
-                runtime.session is None  # it drains, or what it had comes again
-                or runtime.session.collector is not collector
-                or (
-                    not collector.is_entry_asked
-                    and (runtime.durable_lsn or 0) >= collector.position.lsn
-                )
-                for runtime, collector in asked
-            )
+        def has_landed() -> bool | None:
+            for runtime, collector in asked:
+                session = runtime.session
+                is_over = session is None or session.collector is not collector
+                durable_lsn = runtime.durable_lsn or 0
+                if collector.is_entry_asked or durable_lsn < collector.position.lsn:
+                    return None if is_over else False
+            return True
 
         return has_landed
 

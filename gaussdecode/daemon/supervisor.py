@@ -162,6 +162,7 @@ class Supervisor:
         self._running = Running()
         self._queue = ActQueue()
         self._acts = Acts(config, self._running, self._queue)
+        self._control: ControlSocket | None = None  # since the landing was recovered
         self._is_reload_asked = False
         self._is_at_terminal = sys.stdin is not None and sys.stdin.isatty()
         self._facts = DaemonFacts.of(config)
@@ -212,6 +213,8 @@ class Supervisor:
                 logs.configure(config.monitoring.log_level, slot=config.slot)
         finally:
             self._acts.close()
+            if self._control is not None:
+                self._control.close()
 
     def _run_configured(self) -> None:
         """Do all of it with one configuration."""
@@ -281,7 +284,8 @@ class Supervisor:
 
     def _follow(self, pipeline: Pipeline, readings: Readings, server: MonitoringServer) -> None:
         """Stream into a landing that is recovered, until stopped."""
-        control = ControlSocket(self._config.landing.root, self._queue.ask)
+        if self._control is None:  # a reload keeps it: who asks meanwhile is told to ask again
+            self._control = ControlSocket(self._config.landing.root, self._queue.ask)
         guard = self._start_guard(readings)
         snapshots = self._start_snapshots(pipeline)
         self._notifier.ready("landing recovered")
@@ -292,7 +296,7 @@ class Supervisor:
             raise
         finally:
             self._leave()
-            control.close()
+            self._acts.settle()
             if snapshots is not None:
                 snapshots.close()
             guard.close()

@@ -9,7 +9,7 @@ count-th time (from 1, default 1) the point is reached, the action happens:
   ``count+`` every time from the count-th on.
 
 Points are the file operations (`Operation`) and the arrows between the steps of a
-entry (`Step`), of a snapshot (`SnapshotStep`) and of a mirror (`ShipStep`). Without the variable a point costs one comparison.
+entry (`Step`), of a snapshot (`SnapshotStep`), of a mirror (`ShipStep`) and of an operator's act (`ActStep`). Without the variable a point costs one comparison.
 """
 
 import enum
@@ -97,7 +97,14 @@ class SnapshotStep(enum.StrEnum):
     TABLE_ASKED = "table_asked"
 
 
-Point = Operation | Step | SnapshotStep | ShipStep
+class ActStep(enum.StrEnum):
+    """Arrows of adding or dropping a table, in order."""
+
+    PUBLICATION_ALTERED = "publication_altered"
+    ROWS_ASKED = "rows_asked"
+
+
+Point = Operation | Step | SnapshotStep | ShipStep | ActStep
 
 
 class Failpoints:
@@ -121,7 +128,7 @@ class Failpoints:
         Raises:
             ConfigError: a rule has another shape, or names no point or action.
         """
-        points = {*Operation, *Step, *SnapshotStep, *ShipStep}
+        points = {*Operation, *Step, *SnapshotStep, *ShipStep, *ActStep}
         rules = {}
         for rule in text.split(","):
             match = _RULE.fullmatch(rule.strip())

@@ -29,7 +29,7 @@ import pyarrow as pa
 from gaussdecode.errors import AccessError, DiskError, LandingError, unreadable
 from gaussdecode.host.access import rights
 from gaussdecode.land.disk import Disk
-from gaussdecode.land.failpoints import SnapshotStep
+from gaussdecode.land.failpoints import ActStep, SnapshotStep
 from gaussdecode.land.names import unfinished_number
 from gaussdecode.land.sink import Sink
 from gaussdecode.model.seal import canonical_json, check_version, read_sealed, sealed
@@ -116,8 +116,8 @@ class SnapshotStore:
         items = self._disk.items(directory)
         return [f"{directory}/{item.name}" for item in items if item.is_directory]
 
-    def reach(self, step: SnapshotStep) -> None:
-        """Say that a step of a snapshot is done; a test may end the process here."""
+    def reach(self, step: SnapshotStep | ActStep) -> None:
+        """Say that a step is done; a test may end the process here."""
         self._disk.files.reach(step)
 
     # ---- the ledger ------------------------------------------------------------------

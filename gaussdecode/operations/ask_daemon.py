@@ -92,9 +92,17 @@ def ask_act(config: Config, act: str, table: str | None) -> Answer:
     except (OSError, ValueError, KeyError, TypeError) as error:
         why = _why(error) if isinstance(error, OSError) else "no whole answer"
         raise SourceError(
-            f"{config.path.name}: no daemon answers at {root / CONTROL} ({why}); "
-            f"is it running? (systemctl status gaussdecode@{config.name})"
+            f"{config.path.name}: no daemon answers at {root / CONTROL} ({why}); {_advice(config)}"
         ) from None
+
+
+def _advice(config: Config) -> str:
+    """What to do where the socket does not answer: it is made when the landing is recovered."""
+    try:
+        state = ask_status(config)["state"]
+    except SourceError:
+        return f"is it running? (systemctl status gaussdecode@{config.name})"
+    return f"its state is {state}: ask again when the landing is recovered"
 
 
 def fetch(config: Config, path: str) -> tuple[int, bytes]:

@@ -65,10 +65,11 @@ def drop_table(address: SourceAddress, publications: Sequence[str], schema: str,
                 if others
                 else "no configured publication has it"
             )
-        for name in listing:
-            _alter(
-                connection, f"ALTER PUBLICATION {identifier(name)} DROP TABLE {_of(schema, table)}"
-            )
+        statements = [
+            f"ALTER PUBLICATION {identifier(name)} DROP TABLE {_of(schema, table)}"
+            for name in listing
+        ]
+        _alter(connection, "; ".join(statements))  # one transaction: all of them, or none
     return f"taken out of publication {', '.join(listing)}"
 
 
