@@ -360,7 +360,7 @@ class Snapshotter:
         """Tables that an operator asked for by name; those asked for together are noted."""
         store = self._tools.store
         ledger = store.ledger()
-        found = []
+        found: list[Wanted] = []
         for path, request in requests:
             if request.get("all"):
                 self._ask_all(published, path)
@@ -370,6 +370,8 @@ class Snapshotter:
             if request.get(DROPPED):
                 self._let_go(title, path)
                 continue
+            if any(item.title == title for item in found):
+                continue  # asked for twice: an entry has a table once, so the next round reads it again
             table = published.get(title)
             if table is None:
                 reason = self._why_unpublished(title)

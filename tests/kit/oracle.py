@@ -255,7 +255,7 @@ def check_snapshots(landed: Landing) -> None:
                 rows[file["table"]] += file["ops"].get("R", 0)
             for table, record in said["tables"].items():
                 assert highest[table] <= said["lsn"], f"{table} was further than its snapshot"
-                assert rows[table] == record["rows"]
+                assert rows[table] == record["rows"], f"{table}: {rows[table]} rows landed"
         elif entry["kind"] == "data":
             for file in entry["files"]:
                 highest[file["table"]] = max(highest[file["table"]], file["last"][0])

@@ -236,6 +236,8 @@ GUARDS: Final = (
           _PORT_TLS),
     Guard("operations/ask_daemon.py", "    if own != shown:", "    if False:",
           ("tests/commands/test_status.py",)),
+    Guard("snapshot/snapshotter.py", "            if any(item.title == title for item in found):",
+          "            if False:", ("tests/snapshot/test_snapshotter.py",)),
     # ---- accounts ----
     Guard("model/account.py", "        if add([self.landed]) != add([files]):", "        if False:",
           ("tests/land/test_writer.py",)),

@@ -283,3 +283,17 @@ def test_request_that_cannot_be_used_is_passed_over(
     run.store.answered(path)
     run.snapshotter._requests()
     assert run.snapshotter.faults == {}
+
+
+def test_a_table_that_was_asked_for_twice_is_in_an_entry_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The second request stays for the next round: its rows would land twice at one position."""
+    run = _Run(monkeypatch, SourceError("nothing raises it"))
+    paths = {run.store.ask({"table": GOOD, "where": None}) for _ in range(2)}
+    published = {GOOD: _table(GOOD)}
+    for left in (1, 0):
+        (item,) = run.snapshotter._requested(run.store.requests().found, published)
+        assert item.request in paths
+        run.store.answered(item.request)
+        assert len(run.store.requests().found) == left
