@@ -32,7 +32,7 @@ from gaussdecode.daemon.control import ACTS, OF_A_TABLE
 from gaussdecode.errors import EX_OK, EX_UNAVAILABLE
 from gaussdecode.operations.ask_daemon import ask_act
 from gaussdecode.operations.fleet import DIRECTORY
-from gaussdecode.operations.owner import load_as_owner
+from gaussdecode.settings.load import load
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,6 +53,6 @@ def execute(args: argparse.Namespace) -> int:
     path = Path(args.slot)
     if not path.suffix and path.name == args.slot and not path.exists():
         path = DIRECTORY / f"{args.slot}.yaml"
-    answer = ask_act(load_as_owner(path), args.act, args.table)
+    answer = ask_act(load(path), args.act, args.table)  # as who we are: the daemon notes it
     print(answer.text, file=sys.stdout if answer.is_done else sys.stderr)
     return EX_OK if answer.is_done else EX_UNAVAILABLE

@@ -22,6 +22,7 @@ from kit.postgres import Database, Postgres
 from kit.runbook import Root, lines_of, typed_in_runbooks
 from kit.workload import prepare
 
+from gaussdecode.errors import EX_UNAVAILABLE
 from gaussdecode.model.lsn import Lsn
 
 pytestmark = [pytest.mark.integration, pytest.mark.machine]
@@ -406,3 +407,110 @@ def test_runbooks_by_root(walked: Installed) -> None:
     walked.catch_up()
     assert walked.show("NRestarts") == "0"
     assert {pwd_name(walked, uid) for uid in walked.owners()} == {"gaussdecode"}
+
+
+class Day:
+    """Root at a terminal: what was typed, with its answers.
+
+    Attributes:
+        transcript: the lines of it.
+    """
+
+    def __init__(self, daemon: Installed) -> None:
+        self._daemon = daemon
+        self._words = {"CONFIG": str(daemon.config_path), "UNIT": daemon.unit}
+        self.transcript: list[str] = []
+
+    def type(self, line: str, status: int = 0) -> str:
+        """Type a line; gives what it printed."""
+        for word, stands in self._words.items():
+            line = line.replace(word, stands)
+        done = self._daemon.machine.run(line)
+        self.transcript += [f"# {line}", *done.text.splitlines(), f"status {done.status}"]
+        assert done.status == status, "\n".join(self.transcript)
+        return done.text
+
+    def query(self, line: str) -> None:
+        """Have the owner of the source do something."""
+        self.transcript.append(f"=# {line}")
+        self._daemon.database.execute(line)
+
+
+def test_a_day_of_a_slot(walked: Installed, server: Postgres) -> None:
+    """What operators do to a slot that runs, from the morning to its end: nothing is missing, nothing twice."""
+    daemon, machine, day = walked, walked.machine, Day(walked)
+    secret = daemon.config_path.with_suffix(".password")
+    day.query("INSERT INTO public.other SELECT generate_series(10, 20)")
+
+    # a new table, of a publication that another role owns
+    refused = day.type("gaussdecode ctl CONFIG add public.t", EX_UNAVAILABLE)
+    (statement,) = re.findall(r"ALTER PUBLICATION .*;", refused)
+    day.query(statement)
+    day.type("gaussdecode ctl CONFIG add public.t")
+    day.type("gaussdecode status --wait 60 CONFIG")
+    assert "public.t " in day.type("gaussdecode check --tables CONFIG")
+
+    # another password: a unit reads its credential when it starts
+    try:
+        day.query(f"ALTER ROLE {ROLE} PASSWORD 'another one'")
+        machine.write(str(secret), "another one\n", mode="0600")
+        day.type("systemctl restart UNIT")
+        daemon.wait_for_state("streaming")
+
+        # a pause over a restart of the server
+        assert "paused by root" in day.type("gaussdecode ctl CONFIG pause")
+        stands = daemon.durable_lsn()
+        server.restart()
+        day.query("UPDATE public.t SET name = 'changed in a pause'")
+        daemon.wait_for_state("paused")
+        day.type("gaussdecode status CONFIG", EX_UNAVAILABLE)
+        assert daemon.durable_lsn() == stands
+        day.type("gaussdecode ctl CONFIG resume")
+
+        # another configuration, and a wrong one
+        daemon.write_config(landing={"max-commit-interval": "400ms"})
+        day.type("systemctl reload UNIT")
+        assert "landing.max-commit-interval" in daemon.journal()
+        good = machine.do(f"cat {daemon.config_path}")
+        machine.write(str(daemon.config_path), "slot: [\n", mode="0640", group="gaussdecode")
+        day.type("systemctl reload UNIT", 1)  # the command finds it, and does not ask the daemon
+        machine.write(str(daemon.config_path), good, mode="0640", group="gaussdecode")
+        daemon.wait_for_state("streaming")
+        day.query("INSERT INTO public.t VALUES (4, 'with another configuration')")
+
+        # a newer version
+        program = "/opt/gaussdecode/bin/gaussdecode"
+        newer = "import gaussdecode; gaussdecode.__version__ = '99.0'"
+        day.type(f"""sed --in-place=.before "1a {newer}" {program}""")
+        for line in lines_of("Upgrade")[1:]:
+            day.type(line)
+        day.type("gaussdecode status --wait 60 CONFIG")
+        assert daemon.record()["version"] == "99.0"
+        day.type(f"mv {program}.before {program}")
+        day.type("gaussdecode ctl CONFIG rotate")
+        daemon.catch_up()
+
+        # its end
+        day.type("gaussdecode ctl CONFIG drop public.t", EX_UNAVAILABLE)
+        day.type("systemctl disable --now UNIT")
+        day.type(f"gaussdecode verify {daemon.place}")
+        oracle.check(daemon.root, daemon.database)
+        day.type("gaussdecode slot drop --yes CONFIG")
+    finally:
+        daemon.database.execute(f"ALTER ROLE {ROLE} PASSWORD '{PASSWORD}'")
+    assert daemon.database.execute("SELECT FROM pg_replication_slots") == []
+    assert daemon.show("NRestarts") == "0"
+    journal, said = daemon.journal(), "\n".join(day.transcript)
+    print(said)
+    assert "Traceback" not in journal + said
+    assert "another one" not in journal
+    acts = re.findall(r'"event": "(act_\w+)".*?"act": "(\w+)"', journal)
+    assert acts == [
+        ("act_refused", "add"),
+        ("act_done", "add"),
+        ("act_done", "pause"),
+        ("act_done", "resume"),
+        ("act_done", "reload"),
+        ("act_done", "rotate"),
+        ("act_refused", "drop"),
+    ]
