@@ -82,7 +82,9 @@ def _text(act: Act) -> str:
     return act.answer.text
 
 
-@pytest.mark.parametrize(("name", "table"), [("rotate", None), ("pause", None), ("snapshot", "s.t")])
+@pytest.mark.parametrize(
+    ("name", "table"), [("rotate", None), ("pause", None), ("snapshot", "s.t")]
+)
 def test_who_asks_while_the_disk_is_full_is_told_so(
     main: _Main, name: str, table: str | None
 ) -> None:

@@ -1,16 +1,19 @@
 """The socket for acts: who may ask, and what clients that misbehave get."""
 
+import errno
 import json
 import os
 import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, NoReturn
 
 import pytest
 
 from gaussdecode.daemon.control import (
     _MAX_CLIENTS,
+    ENDS,
     MAX_BYTES,
     Act,
     ActQueue,
@@ -18,7 +21,11 @@ from gaussdecode.daemon.control import (
     ControlSocket,
     at_root,
 )
+from gaussdecode.errors import DiskError, SourceError
 from gaussdecode.land.names import CONTROL
+from gaussdecode.operations.ask_daemon import ask_act
+from gaussdecode.settings.load import load
+from gaussdecode.settings.sections import Config
 
 
 class _Main:
@@ -159,3 +166,54 @@ def test_a_socket_that_was_left_is_replaced(tmp_path: Path) -> None:
         assert _ask(root, b'{"act": "rotate"}\n')["is_done"] is True
     finally:
         main.close()
+
+
+def test_answers_leave_before_the_daemon_ends(tmp_path: Path) -> None:
+    """Who waits when it ends has the answer by then."""
+    queue, taken = ActQueue(seconds=60), threading.Event()
+
+    def ask(*words: Any) -> Answer:
+        taken.set()
+        return queue.ask(*words)
+
+    control = ControlSocket(tmp_path, ask)
+    with _connect(tmp_path) as client:
+        client.sendall(b'{"act": "rotate"}\n')
+        assert taken.wait(60)
+        for act in queue.close():
+            act.refuse(ENDS)
+        control.close()
+        client.setblocking(False)
+        assert json.loads(client.recv(MAX_BYTES)) == {"is_done": False, "text": ENDS}
+
+
+def test_a_full_disk_is_no_mistake_of_the_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The unit starts the daemon again."""
+
+    def full(_: Path) -> NoReturn:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("gaussdecode.daemon.control.at_root", full)
+    with pytest.raises(DiskError, match="No space left"):
+        ControlSocket(tmp_path, ActQueue().ask)
+
+
+@pytest.mark.parametrize("state", ["starting", None])
+def test_no_socket_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str | None) -> None:
+    """A daemon that recovers its landing is there all the same, and the message says so."""
+    config = tmp_path / "orders.yaml"
+    config.write_text(
+        f"slot: orders\nsource: {{kind: capture, file: /nowhere}}\nlanding: {{root: {tmp_path}}}\n"
+    )
+
+    def status(_: Config) -> dict[str, str]:
+        if state is None:
+            raise SourceError("no daemon")
+        return {"state": state}
+
+    monkeypatch.setattr("gaussdecode.operations.ask_daemon.ask_status", status)
+    expected = "is it running" if state is None else "its state is starting: ask again"
+    with pytest.raises(SourceError, match=expected):
+        ask_act(load(config), "pause", None)

@@ -64,6 +64,7 @@ def _is_equal(daemon: Daemon) -> None:
     assert daemon.stop() == EX_OK
     landed = landing.read(daemon.root)
     oracle.check_log(landed.entries)
+    oracle.check_snapshots(landed)
     oracle.check_tables(landed, daemon.database)
     assert main(["verify", str(daemon.root)]) == EX_OK
     assert "is not of this landing" not in daemon.log.read_text()
@@ -182,9 +183,15 @@ def test_the_connection_is_cut_in_a_pause(
         daemon.wait_for_state("paused")
         stands, row = daemon.durable_lsn(), "INSERT INTO t VALUES (-2, 'while paused')"
         database_15.execute(row)
-        time.sleep(1.0)
+        entries = len(daemon.entries())
+        for _ in range(2):
+            assert "asked for" in _does(daemon, capsys, "snapshot", "public.t")
+        time.sleep(2.5)
         assert daemon.durable_lsn() == stands
+        assert len(daemon.entries()) == entries, "no snapshot lands either"
         assert "goes on" in _does(daemon, capsys, "resume")
+        requests = daemon.root / "snapshots" / "requests"
+        wait_until(lambda: not list(requests.iterdir()), "both are taken up")
     _is_equal(daemon)
 
 
