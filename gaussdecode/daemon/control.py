@@ -222,7 +222,9 @@ class ControlSocket:
                     time.sleep(_POLL_SECONDS)
                 continue
             if len(self._clients) >= _MAX_CLIENTS:
-                client.close()
+                text = f"{_MAX_CLIENTS} others ask at this moment; ask again"
+                with client, contextlib.suppress(OSError):
+                    _send(client, Answer(is_done=False, text=text))
                 continue
             thread = threading.Thread(target=self._serve, args=(client,), daemon=True)
             self._clients.add(thread)
@@ -235,9 +237,7 @@ class ControlSocket:
     def _serve(self, client: socket.socket) -> None:
         try:
             with client, contextlib.suppress(OSError):
-                answer = self._answer(client)
-                client.settimeout(_REQUEST_SECONDS)
-                client.sendall(json.dumps(dataclasses.asdict(answer)).encode() + b"\n")
+                _send(client, self._answer(client))
         finally:
             self._clients.discard(threading.current_thread())
 
@@ -259,6 +259,11 @@ class ControlSocket:
         if not isinstance(request, dict):
             return Answer(is_done=False, text="no request: one line with a JSON object is allowed")
         return self._ask(request.get("act"), request.get("table"), by)
+
+
+def _send(client: socket.socket, answer: Answer) -> None:
+    client.settimeout(_REQUEST_SECONDS)
+    client.sendall(json.dumps(dataclasses.asdict(answer)).encode() + b"\n")
 
 
 def _read_line(client: socket.socket) -> bytes | None:

@@ -1,5 +1,6 @@
 """Ask a running daemon for its status, through its monitoring port."""
 
+import contextlib
 import http.client
 import json
 import re
@@ -83,7 +84,8 @@ def ask_act(config: Config, act: str, table: str | None) -> Answer:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client, at_root(root) as path:
             client.settimeout(ANSWER_SECONDS + _SECONDS)
             client.connect(path)
-            client.sendall(json.dumps({"act": act, "table": table}).encode() + b"\n")
+            with contextlib.suppress(BrokenPipeError):  # refused before it asked
+                client.sendall(json.dumps({"act": act, "table": table}).encode() + b"\n")
             with client.makefile("rb") as answer:
                 record = json.loads(answer.readline(_MAX_BYTES))
         return Answer(bool(record["is_done"]), str(record["text"]))
@@ -102,7 +104,7 @@ def _advice(config: Config) -> str:
         state = ask_status(config)["state"]
     except SourceError:
         return f"is it running? (systemctl status gaussdecode@{config.name})"
-    return f"its state is {state}: ask again when the landing is recovered"
+    return f"its state is {state}: ask again"
 
 
 def fetch(config: Config, path: str) -> tuple[int, bytes]:

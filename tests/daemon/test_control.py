@@ -68,6 +68,14 @@ def _connect(root: Path) -> socket.socket:
     return client
 
 
+def _config(root: Path) -> Config:
+    path = root / "orders.yaml"
+    path.write_text(
+        f"slot: orders\nsource: {{kind: capture, file: /nowhere}}\nlanding: {{root: {root}}}\n"
+    )
+    return load(path)
+
+
 def _ask(root: Path, data: bytes) -> dict[str, object]:
     with _connect(root) as client:
         client.sendall(data)
@@ -134,8 +142,8 @@ def test_silent_clients_hold_nobody_up(tmp_path: Path, monkeypatch: pytest.Monke
     """More clients than there is room for: the next is sent away, and served once there is room."""
     monkeypatch.setattr("gaussdecode.daemon.control._REQUEST_SECONDS", 1.0)
     silent = [_connect(tmp_path) for _ in range(_MAX_CLIENTS)]
-    with _connect(tmp_path) as late:
-        assert late.recv(1) == b"", "sent away at once"
+    late = ask_act(_config(tmp_path), "pause", None)
+    assert late == Answer(is_done=False, text="8 others ask at this moment; ask again")
     for client in silent[:-1]:
         client.close()
     with silent[-1] as slow, slow.makefile("rb") as answer:
@@ -203,10 +211,6 @@ def test_a_full_disk_is_no_mistake_of_the_configuration(
 @pytest.mark.parametrize("state", ["starting", None])
 def test_no_socket_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str | None) -> None:
     """A daemon that recovers its landing is there all the same, and the message says so."""
-    config = tmp_path / "orders.yaml"
-    config.write_text(
-        f"slot: orders\nsource: {{kind: capture, file: /nowhere}}\nlanding: {{root: {tmp_path}}}\n"
-    )
 
     def status(_: Config) -> dict[str, str]:
         if state is None:
@@ -216,4 +220,4 @@ def test_no_socket_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: s
     monkeypatch.setattr("gaussdecode.operations.ask_daemon.ask_status", status)
     expected = "is it running" if state is None else "its state is starting: ask again"
     with pytest.raises(SourceError, match=expected):
-        ask_act(load(config), "pause", None)
+        ask_act(_config(tmp_path), "pause", None)

@@ -21,6 +21,8 @@ from kit.postgres import Database, Postgres, make_certificates
 
 from gaussdecode.cli import main
 from gaussdecode.errors import EX_CONFIG, EX_OK, EX_UNAVAILABLE
+from gaussdecode.operations.ask_daemon import ask_act
+from gaussdecode.settings.load import load
 
 pytestmark = pytest.mark.integration
 MakeDaemon = Callable[..., Daemon]
@@ -100,7 +102,9 @@ def test_acts_under_load(database_15: Database, make_daemon: MakeDaemon, capsys:
         daemon.write_config(
             landing={"max-commit-interval": "300ms"}, monitoring={"log-level": "info"}
         )
-        told = _does(daemon, capsys, "reload")
+        config = load(daemon.config_path)
+        with repeating(lambda _: ask_act(config, "resume", None), 0.02):  # each has an answer
+            told = _does(daemon, capsys, "reload")
         assert "taken: landing.max-commit-interval, monitoring.log-level" in told
         daemon.write_config(landing={"root": "/elsewhere"})
         os.kill(daemon.pid, signal.SIGHUP)
