@@ -37,6 +37,7 @@ _ORDER: Final = (
     "top",
     "ctl",
     "slot",
+    "ddl",
     "snapshot",
     "peek",
     "get",

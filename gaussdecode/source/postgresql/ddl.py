@@ -1,0 +1,332 @@
+"""Event triggers of PostgreSQL that write each DDL command into the WAL as one logical message.
+
+Logical decoding sends no DDL. The triggers, all with one function in a schema of their own, describe
+a command as JSON when it has ended, and emit that as a message of its transaction: it is in the
+stream between the rows around it, and is rolled back with them. `sql_drop` and `table_rewrite` come
+before `ddl_command_end` of the same command; they leave what they saw in a setting of the transaction.
+
+The function must not disturb the user's command:
+
+- it runs as the user, reads catalogues alone, and asks for no lock;
+- an error while it describes a command ends in the message as its SQLSTATE. The message itself is
+  emitted outside of that handler: a block with a handler is a subtransaction, and one that writes
+  takes a transaction number. Sixty-five in one transaction slow down the whole server;
+- the size of a message is bounded, and so are all lists in it.
+
+The triggers are ALWAYS enabled: DDL in a session with session_replication_role = replica changes
+tables as any other does.
+"""
+
+import dataclasses
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from gaussdecode.errors import SourceError, SourceRefusedError
+from gaussdecode.source.postgresql.connection import Connection
+
+VERSION: Final = 1
+"""Of what is installed; the `version` of a message is that of its format."""
+_SCHEMA: Final = "gaussdecode"
+_TRIGGERS: Final = {
+    f"gaussdecode_{event}": event for event in ("ddl_command_end", "sql_drop", "table_rewrite")
+}
+_FUNCTION: Final = f"{_SCHEMA}.ddl_event"
+_COMMENT: Final = "DDL capture of gaussdecode, version "
+_CONFIG: Final = '{"search_path=pg_catalog, pg_temp"}'
+_ENABLED: Final = {"O": "origin", "A": "always", "R": "replica", "D": "disabled"}
+
+_DENIED: Final = "42501"
+_READ_ONLY: Final = "25006"
+_LOCKED: Final = "55P03"
+_IN_USE: Final = "2BP01"
+
+_BODY: Final = r"""
+DECLARE
+    max_objects CONSTANT int := 1000;
+    max_tables CONSTANT int := 100;        -- of them those with their columns
+    max_statement CONSTANT int := 1048576; -- characters
+    short CONSTANT int := 1024;            -- characters, where the same text came already
+    max_bytes CONSTANT int := 16777216;
+    noted jsonb;       -- what events before the end of the command left
+    seen record;
+    query text;
+    kept int;
+    content bytea;
+BEGIN
+    IF current_setting('wal_level') <> 'logical' THEN
+        RETURN;
+    END IF;
+    BEGIN
+        noted := coalesce(nullif(current_setting('gaussdecode.ddl', true), ''), '{}')::jsonb;
+        IF tg_event = 'sql_drop' THEN
+            SELECT count(*) AS total, jsonb_agg(d.object ORDER BY d.n) FILTER (WHERE d.n <= max_objects)
+                AS objects, bool_or(d.original) AS is_meant INTO seen FROM (
+                SELECT o.original, row_number() OVER (ORDER BY o.original DESC, o.normal DESC, o.ordinality) AS n,
+                    jsonb_build_object('object_type', o.object_type, 'schema_name', o.schema_name,
+                        'object_name', o.object_name, 'object_identity', o.object_identity,
+                        'oid', o.objid::int8, 'original', o.original) AS object
+                FROM pg_event_trigger_dropped_objects() WITH ORDINALITY o
+                WHERE NOT o.is_temporary AND (o.original OR o.normal OR o.classid = 'pg_class'::regclass)
+                    AND coalesce(o.schema_name, '') NOT IN ('pg_toast', 'gaussdecode')) d;
+            IF seen.is_meant THEN  -- PostgreSQL 14 calls defaults of temporary tables not temporary
+                noted := noted || jsonb_build_object('dropped', seen.objects, 'dropped_count', seen.total);
+                PERFORM set_config('gaussdecode.ddl', noted::text, true);
+            END IF;
+            RETURN;
+        ELSIF tg_event = 'table_rewrite' THEN
+            SELECT c.oid::regclass::text AS identity, c.oid::int8 AS oid INTO seen FROM pg_class c
+                WHERE c.oid = pg_event_trigger_table_rewrite_oid() AND c.relpersistence <> 't';
+            IF FOUND THEN
+                kept := coalesce((noted ->> 'rewritten_count')::int, 0) + 1;
+                noted := noted || jsonb_build_object('rewritten_count', kept);
+                IF kept <= max_tables THEN
+                    noted := noted || jsonb_build_object('rewritten', coalesce(noted -> 'rewritten', '[]')
+                        || jsonb_build_object('object_identity', seen.identity, 'oid', seen.oid,
+                            'reason', pg_event_trigger_table_rewrite_reason()));
+                END IF;
+                PERFORM set_config('gaussdecode.ddl', noted::text, true);
+            END IF;
+            RETURN;
+        END IF;
+
+        SELECT count(*) AS total, jsonb_agg(described.object ORDER BY described.n)
+            FILTER (WHERE described.n <= max_objects) AS objects INTO seen
+        FROM (
+            SELECT e.n, jsonb_build_object('command_tag', e.command_tag, 'object_type', e.object_type,
+                'schema_name', e.schema_name, 'object_identity', e.object_identity,
+                'oid', e.objid::int8, 'replica_identity', c.relreplident::text,
+                'object_name', coalesce(c.relname, CASE WHEN i.name LIKE '"%'
+                    THEN replace(substr(i.name, 2, length(i.name) - 2), '""', '"') ELSE i.name END),
+                'columns', CASE WHEN e.n <= max_tables AND c.relkind IN ('r', 'p', 'f') THEN coalesce((
+                    SELECT jsonb_agg(jsonb_build_object('attribute_number', a.attnum,
+                        'name', a.attname, 'type', format_type(a.atttypid, a.atttypmod),
+                        'type_oid', a.atttypid::int8, 'type_modifier', a.atttypmod,
+                        'not_null', a.attnotnull, 'default', pg_get_expr(d.adbin, d.adrelid),
+                        'generated', nullif(a.attgenerated::text, ''),
+                        'identity', nullif(a.attidentity::text, ''),
+                        'key_position', (SELECT k.position FROM pg_index x,
+                            unnest(x.indkey::int2[]) WITH ORDINALITY k(attnum, position)
+                            WHERE x.indrelid = a.attrelid AND x.indisprimary
+                                AND k.attnum = a.attnum AND k.position <= x.indnkeyatts))
+                        ORDER BY a.attnum)
+                    FROM pg_attribute a
+                    LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+                    WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped), '[]') END
+            ) AS object
+            FROM (
+                SELECT f.classid, f.objid, f.objsubid, f.command_tag, f.object_type, f.schema_name,
+                    f.object_identity,
+                    row_number() OVER (ORDER BY (f.command_tag = tg_tag) DESC, f.ordinality) AS n
+                FROM pg_event_trigger_ddl_commands() WITH ORDINALITY f
+                WHERE NOT f.in_extension
+                    AND coalesce(f.schema_name, '') NOT IN ('pg_temp', 'gaussdecode')) e
+            LEFT JOIN pg_class c ON e.classid = 'pg_class'::regclass AND c.oid = e.objid
+            LEFT JOIN LATERAL pg_identify_object(e.classid, e.objid, e.objsubid) i ON c.oid IS NULL
+        ) described;
+        IF seen.total > 0 OR noted ?| ARRAY['dropped_count', 'rewritten_count', 'error'] THEN
+            query := current_query();
+            kept := CASE WHEN noted ->> 'described_at' = statement_timestamp()::text
+                THEN short ELSE max_statement END;
+            PERFORM set_config('gaussdecode.ddl', CASE WHEN length(query) > short
+                THEN jsonb_build_object('described_at', statement_timestamp()::text)::text
+                ELSE '' END, true);
+            noted := jsonb_build_object('version', 1, 'command_tag', tg_tag)
+                || coalesce(seen.objects -> 0, (noted #> '{dropped,0}') - 'original', '{}')
+                || jsonb_build_object('command_tag', tg_tag, 'object_count', seen.total,
+                    'statement', CASE WHEN tg_tag ~ '^(CREATE|ALTER) (USER MAPPING|SUBSCRIPTION|SERVER)$'
+                        THEN NULL ELSE left(query, kept) END,
+                    'statement_is_cut', length(query) > kept)
+                || CASE WHEN seen.total > 1 THEN jsonb_build_object('objects', seen.objects)
+                    ELSE '{}' END
+                || (noted - 'described_at');
+            content := convert_to(noted::text, 'UTF8');
+            IF length(content) > max_bytes THEN
+                content := convert_to((noted - '{columns,objects,dropped,rewritten}'::text[]
+                    || '{"is_cut": true}')::text, 'UTF8');
+            END IF;
+            IF NOT EXISTS (SELECT FROM pg_proc p WHERE p.pronamespace = 'pg_catalog'::regnamespace
+                AND p.proname = 'pg_logical_emit_message' AND p.proargtypes[2] = 'bytea'::regtype
+                AND has_function_privilege(p.oid, 'EXECUTE'))
+            THEN
+                content := NULL;
+                RAISE WARNING 'gaussdecode has not recorded this %: role % may not execute '
+                    'pg_logical_emit_message', tg_tag, current_user;
+            END IF;
+        END IF;
+    EXCEPTION WHEN OTHERS THEN
+        IF tg_event = 'ddl_command_end' THEN
+            content := convert_to(jsonb_build_object('version', 1, 'command_tag', tg_tag,
+                'error', sqlstate)::text, 'UTF8');
+        ELSE
+            PERFORM set_config('gaussdecode.ddl',
+                jsonb_build_object('error', sqlstate)::text, true);
+        END IF;
+    END;
+    IF content IS NOT NULL THEN
+        PERFORM pg_logical_emit_message(true, 'gaussdecode.ddl', content);
+    END IF;
+END
+"""
+
+
+_BEGIN: Final = (
+    "BEGIN",
+    "SET LOCAL lock_timeout = '2s'",
+    "SET LOCAL client_min_messages = warning",
+    *(f"DROP EVENT TRIGGER IF EXISTS {name}" for name in _TRIGGERS),
+)
+_CREATE_FUNCTION: Final = (
+    f"CREATE OR REPLACE FUNCTION {_FUNCTION}() RETURNS event_trigger LANGUAGE plpgsql\n"
+    f"SET search_path = pg_catalog, pg_temp AS $gaussdecode${_BODY}$gaussdecode$"
+)
+_INSTALL: Final = (
+    *_BEGIN,
+    f"CREATE SCHEMA IF NOT EXISTS {_SCHEMA}",
+    f"COMMENT ON SCHEMA {_SCHEMA} IS '{_COMMENT}{VERSION}'",
+    _CREATE_FUNCTION,
+    *(
+        f"CREATE EVENT TRIGGER {name} ON {event} EXECUTE FUNCTION {_FUNCTION}()"
+        for name, event in _TRIGGERS.items()
+    ),
+    *(f"ALTER EVENT TRIGGER {name} ENABLE ALWAYS" for name in _TRIGGERS),
+    "COMMIT",
+)
+_REMOVE: Final = (
+    *_BEGIN,
+    f"DROP FUNCTION IF EXISTS {_FUNCTION}()",
+    f"DROP SCHEMA IF EXISTS {_SCHEMA}",
+    "COMMIT",
+)
+_STATE: Final = f"""
+    SELECT pg_catalog.obj_description(n.oid, 'pg_namespace'), pg_catalog.pg_get_userbyid(p.proowner),
+        p.prosrc, p.proconfig, p.prosecdef, pg_catalog.current_setting('wal_level'),
+        pg_catalog.current_setting('event_triggers', true), n.oid
+    FROM (SELECT) one LEFT JOIN pg_catalog.pg_namespace n ON n.nspname = '{_SCHEMA}'
+    LEFT JOIN pg_catalog.pg_proc p ON p.pronamespace = n.oid AND p.proname = 'ddl_event'
+"""  # noqa: S608
+_STATE_OF_TRIGGERS: Final = f"""
+    SELECT t.evtname, t.evtevent, t.evtenabled, t.evtfoid = pg_catalog.to_regproc('{_FUNCTION}'),
+        t.evttags IS NULL FROM pg_catalog.pg_event_trigger t WHERE t.evtname IN
+        ({", ".join(f"'{name}'" for name in _TRIGGERS)}) ORDER BY 1
+"""  # noqa: S608
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DdlTriggers:
+    """What is installed of the triggers in a database.
+
+    Attributes:
+        version: the version that was installed; None where nothing says it.
+        owner: role that owns the function; None without one.
+        triggers: how each trigger is enabled, by its name.
+        differences: what is otherwise than `install` makes it.
+        hindrances: settings of the server that keep the triggers from working.
+        is_there: something is there, be it a part.
+    """
+
+    version: int | None
+    owner: str | None
+    triggers: dict[str, str]
+    differences: tuple[str, ...]
+    hindrances: tuple[str, ...]
+    is_there: bool
+
+
+def install_sql() -> str:
+    """One transaction that installs the triggers, or brings those of an earlier version up to date."""
+    return ";\n".join(_INSTALL) + ";\n"
+
+
+def remove_sql() -> str:
+    """One transaction that removes all of it."""
+    return ";\n".join(_REMOVE) + ";\n"
+
+
+def read_triggers(connection: Connection) -> DdlTriggers:
+    """See what is installed.
+
+    Raises:
+        SourceError: the server failed.
+    """
+    (state,) = connection.query(_STATE)
+    comment, owner, source, config, is_definer, wal_level, are_on, schema = state
+    found = connection.query(_STATE_OF_TRIGGERS)
+    said = re.fullmatch(rf"{_COMMENT}(\d+)", comment or "")
+
+    def differences() -> Iterator[str]:
+        if said is None or int(said[1]) != VERSION:
+            yield f"schema {_SCHEMA} does not say version {VERSION}"
+        if source is None:
+            yield f"function {_FUNCTION} is missing"
+        elif (source, config, is_definer) != (_BODY, _CONFIG, "f"):
+            yield f"function {_FUNCTION} is another one"
+        for name in sorted(_TRIGGERS.keys() - {row[0] for row in found}):
+            yield f"event trigger {name} is missing"
+        for trigger, event, enabled, is_ours, is_of_all in found:
+            if (event, is_ours, is_of_all) != (_TRIGGERS[trigger or ""], "t", "t"):
+                yield f"event trigger {trigger} is another one"
+            if enabled != "A":
+                yield f"event trigger {trigger} is enabled as {_ENABLED.get(enabled or '', enabled)}"
+
+    def hindrances() -> Iterator[str]:
+        if are_on == "off":
+            yield "event_triggers is off: no event trigger fires"
+        if wal_level != "logical":
+            yield f"wal_level is {wal_level}: the triggers emit nothing"
+
+    return DdlTriggers(
+        version=int(said[1]) if said else None,
+        owner=owner,
+        triggers={row[0] or "": _ENABLED.get(row[2] or "", "unknown") for row in found},
+        differences=tuple(differences()),
+        hindrances=tuple(hindrances()),
+        is_there=bool(found) or source is not None or schema is not None,
+    )
+
+
+def install(connection: Connection) -> None:
+    """Install the triggers, in one transaction.
+
+    Raises:
+        SourceRefusedError: a right is missing; nothing was changed.
+        SourceError: the server failed.
+    """
+    _run(connection, _INSTALL)
+
+
+def remove(connection: Connection) -> None:
+    """Remove triggers, function and schema, in one transaction.
+
+    Raises:
+        SourceRefusedError: a right is missing, or others' objects are in the schema; nothing was changed.
+        SourceError: the server failed.
+    """
+    _run(connection, _REMOVE)
+
+
+def _run(connection: Connection, statements: tuple[str, ...]) -> None:
+    """Run a transaction; the connection of one that failed is closed by its owner."""
+    for statement in statements:
+        try:
+            connection.query(statement)
+        except SourceError as error:
+            raise _explained(error, " ".join(statement.split()[:4])) from None
+
+
+def _explained(error: SourceError, what: str) -> SourceError:
+    why = {
+        _DENIED: "event triggers are made by superusers, and by the role that a managed service allows it "
+        "(such as rds_superuser); the schema needs CREATE on the database. What exists is changed by its "
+        "owner. Have such a role run what --print shows",
+        _READ_ONLY: "this server is a standby, or read-only: run it on the primary",
+        _IN_USE: f"schema {_SCHEMA} has other objects: drop or move them first",
+    }.get(error.sqlstate or "")
+    if error.sqlstate == _LOCKED:
+        return SourceError(
+            f"{what}: another session has a lock on it; nothing was changed, try again",
+            error.sqlstate,
+        )
+    if why is None:
+        return error
+    return SourceRefusedError(f"{what}: refused; {why}. Nothing was changed", error.sqlstate)
