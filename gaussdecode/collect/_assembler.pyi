@@ -108,6 +108,7 @@ class Assembler:
         listener: Listener,
         transactions: Accumulator[Landed],
         messages: Accumulator[Landed],
+        ddl: Accumulator[Landed],
         spool: SpoolLike,
         *,
         resume_lsn: int,

@@ -92,6 +92,7 @@ cdef class Assembler:
             rarely.
         transactions: accumulator of one row per transaction (origin, user, rows).
         messages: accumulator of logical messages (transactional, prefix, content).
+        ddl: accumulator of those in a transaction that our event triggers write (content).
         spool: ``write(memoryview) -> offset``, ``read_into(offset, memoryview)``,
             ``free(offset, size)``.
         resume_lsn: everything that ends here or below is durable already.
@@ -139,7 +140,8 @@ cdef class Assembler:
     cdef uint32_t end_count
 
     def __cinit__(
-        self, tables, listener, Accumulator transactions, Accumulator messages, spool, *,
+        self, tables, listener, Accumulator transactions, Accumulator messages,
+        Accumulator ddl, spool, *,
         uint64_t resume_lsn, uint64_t memory_limit, uint64_t row_limit,
         uint64_t byte_limit, uint64_t budget, bint only_local=True,
         bint skip_empty=False, uint64_t start_csn=0, excluded_users=(),
@@ -157,8 +159,8 @@ cdef class Assembler:
         self.tallies = Sums()
         self.comparison = Comparison(listener, self.relations, self.retained, is_compared)
         self.releaser = Releaser(
-            tables, listener, transactions, messages, self.relations, self.retained, self.tallies,
-            skip_empty, row_limit, byte_limit, budget,
+            tables, listener, transactions, messages, ddl, self.relations, self.retained,
+            self.tallies, skip_empty, row_limit, byte_limit, budget,
         )
         self.ends = Ends(
             self.retained, self.tallies, self.comparison, self.releaser, resume_lsn,

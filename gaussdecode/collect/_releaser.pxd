@@ -19,6 +19,7 @@ cdef class Releaser:
     cdef object listener
     cdef Accumulator transactions
     cdef Accumulator messages
+    cdef Accumulator ddl
     cdef Relations relations        # those of a file while rows of it are released
     cdef RetainedBatches retained
     cdef Sums tallies

@@ -9,7 +9,7 @@ After the rows of each batch, full row groups are handed to the listener, and al
 together are kept to their budget. Whether a transaction is released, and when, is decided before.
 """
 
-from libc.string cimport memchr
+from libc.string cimport memchr, memcmp
 
 from gaussdecode.wire._layout cimport (
     EVENT_LARGE_ROW, EVENT_MESSAGE, EVENT_SEGMENT, EVENT_TAKEN_BACK, EVENT_TRUNCATE,
@@ -26,6 +26,10 @@ from gaussdecode.ipc.clock cimport monotonic_ns
 
 from gaussdecode.errors import LargeRowError, SequenceError
 
+cdef const char *DDL_PREFIX = b"gaussdecode.ddl"
+cdef enum:
+    DDL_PREFIX_SIZE = 15
+
 
 cdef class Releaser:
     """Rows of ended transactions in, rows in accumulators out.
@@ -36,6 +40,7 @@ cdef class Releaser:
         listener: is told what happens; see `Listener` there.
         transactions: accumulator of one row per transaction (origin, user, rows).
         messages: accumulator of logical messages (transactional, prefix, content).
+        ddl: accumulator of those in a transaction that our event triggers write (content).
         relations: accumulators of the connection's relation versions.
         retained: has the batches that are released.
         tallies: counts what landed and what did not.
@@ -46,13 +51,14 @@ cdef class Releaser:
 
     def __cinit__(
         self, tables, listener, Accumulator transactions, Accumulator messages,
-        Relations relations, RetainedBatches retained, Sums tallies, bint skip_empty,
-        uint64_t row_limit, uint64_t byte_limit, uint64_t budget,
+        Accumulator ddl, Relations relations, RetainedBatches retained, Sums tallies,
+        bint skip_empty, uint64_t row_limit, uint64_t byte_limit, uint64_t budget,
     ):
         self.tables = tables
         self.listener = listener
         self.transactions = transactions
         self.messages = messages
+        self.ddl = ddl
         self.relations = relations
         self.retained = retained
         self.tallies = tallies
@@ -228,18 +234,24 @@ cdef class Releaser:
         cdef const uint8_t *prefix = entry + event.payload_offset
         cdef const uint8_t *nul = <const uint8_t *>memchr(prefix, 0, event.payload_size)
         cdef uint8_t transactional = event.flags & 1
-        cdef uint64_t row = self.messages.row_count, prefix_size
+        cdef uint64_t row = self.messages.row_count, prefix_size, size
         if nul == NULL:
             with gil:
                 raise SequenceError("a logical message without the end of its prefix", stamp.lsn)
         prefix_size = nul - prefix
-        column_append_value(&self.messages.columns[0], row, &transactional, 1, False)
-        column_append_value(&self.messages.columns[1], row, prefix, prefix_size, False)
-        column_append_value(
-            &self.messages.columns[2], row, nul + 1, event.payload_size - prefix_size - 1, False
-        )
-        self.messages.stamp_rows(1, stamp, seq)
-        self.messages.row_count += 1
+        size = event.payload_size - prefix_size - 1
+        if transactional and prefix_size == DDL_PREFIX_SIZE and (
+            memcmp(prefix, DDL_PREFIX, DDL_PREFIX_SIZE) == 0
+        ):
+            column_append_value(&self.ddl.columns[0], self.ddl.row_count, nul + 1, size, False)
+            self.ddl.stamp_rows(1, stamp, seq)
+            self.ddl.row_count += 1
+        else:
+            column_append_value(&self.messages.columns[0], row, &transactional, 1, False)
+            column_append_value(&self.messages.columns[1], row, prefix, prefix_size, False)
+            column_append_value(&self.messages.columns[2], row, nul + 1, size, False)
+            self.messages.stamp_rows(1, stamp, seq)
+            self.messages.row_count += 1
         self.tallies.count_landed(TALLY_MESSAGE)
         return 0
 
@@ -320,6 +332,7 @@ cdef class Releaser:
                 self.measure_one(found)
         self.measure_one(<PyObject *>self.transactions)
         self.measure_one(<PyObject *>self.messages)
+        self.measure_one(<PyObject *>self.ddl)
         if self.held_bytes > self.budget:
             with gil:
                 self.listener.relieve()

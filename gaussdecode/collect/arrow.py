@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from gaussdecode.collect._columns import OwnedMemory
+from gaussdecode.collect.ddl import DDL_TYPE, ddl_columns
 from gaussdecode.model.relation import Column
 from gaussdecode.model.types import ColumnType, Kind
 
@@ -53,6 +54,7 @@ SOURCE_FIELD: Final = pa.field("gd_source", pa.string(), nullable=False)
 """Column of the source; only with several sources."""
 TRANSACTIONS: Final = "gd_transactions"
 MESSAGES: Final = "gd_messages"
+DDL: Final = "gd_ddl"
 _BY_NAME: Final = {field.name: field for field in GD_FIELDS}
 SYSTEM_COLUMNS: Final[dict[str, tuple[tuple[str, ColumnType], ...]]] = {
     TRANSACTIONS: (
@@ -65,7 +67,9 @@ SYSTEM_COLUMNS: Final[dict[str, tuple[tuple[str, ColumnType], ...]]] = {
         ("prefix", ColumnType(Kind.STRING)),
         ("content", ColumnType(Kind.BINARY)),
     ),
+    DDL: (("content", ColumnType(Kind.BINARY)),),
 }
+"""What an accumulator of each system table holds; the other columns of `DDL` are read from the content."""
 
 Child = tuple[OwnedMemory | None, OwnedMemory | None, OwnedMemory, int, int]
 Taken = tuple[OwnedMemory | None, OwnedMemory | None, OwnedMemory | None, int, Child | None]
@@ -138,14 +142,15 @@ def file_schema(fields: Sequence[pa.Field], identity: Sequence[pa.Field]) -> pa.
 
 
 def system_schema(table: str) -> pa.Schema:
-    """Schema of ``gd_transactions`` or ``gd_messages``."""
+    """Schema of a system table."""
     stamps = [_BY_NAME[name] for name in _STAMPS]
     if table == MESSAGES:
         stamps[_STAMPS.index("gd_seq")] = pa.field("gd_seq", pa.int64())
-    else:
+    elif table == TRANSACTIONS:
         stamps.remove(_BY_NAME["gd_seq"])
+    read = list(DDL_TYPE) if table == DDL else []
     fields = [pa.field(name, arrow_type(column)) for name, column in SYSTEM_COLUMNS[table]]
-    return pa.schema([*stamps, *fields])
+    return pa.schema([*stamps, *read, *fields])
 
 
 def with_source(schema: pa.Schema) -> pa.Schema:
@@ -350,7 +355,7 @@ def system_rows(
     with_time: bool,
     source: str | None = None,
 ) -> pa.Table:
-    """Build a row group of ``gd_transactions`` or ``gd_messages``."""
+    """Build a row group of a system table."""
     rows = taken["rows"]
     schema = system_schema(table) if source is None else with_source(system_schema(table))
     arrays = _stamps(taken, epoch, with_xid=with_xid, with_time=with_time)
@@ -359,6 +364,8 @@ def system_rows(
         _blank_outside(arrays)
     for (name, column), new in zip(SYSTEM_COLUMNS[table], taken["new"], strict=True):
         arrays[name] = column_array(column, rows, new)
+    if table == DDL:
+        arrays |= ddl_columns(arrays["content"])
     return pa.Table.from_arrays([arrays[name] for name in schema.names], schema=schema)
 
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from gaussdecode.collect._assembler import PUMP_END, PUMP_TIME, Assembler
 from gaussdecode.collect._columns import Accumulator
-from gaussdecode.collect.arrow import MESSAGES, TRANSACTIONS, Rows, system_rows, table_rows
+from gaussdecode.collect.arrow import DDL, MESSAGES, TRANSACTIONS, Rows, system_rows, table_rows
 from gaussdecode.collect.descriptions import Descriptions
 from gaussdecode.collect.entry_barrier import EntryBarrier, Seen
 from gaussdecode.collect.entry_timing import SLICE_SECONDS, EntryTiming, Load
@@ -254,6 +254,7 @@ class Collector:
         self._room = self._make_room(should_stop)
         self._on_round: Callable[[], None] = _nothing
         self.misfit_count = 0
+        self.unread_ddl_count = 0
         self.assembler = self._make_assembler()
         self.timing = EntryTiming(
             writer,
@@ -287,6 +288,7 @@ class Collector:
             self,
             self._registry.accumulator(self._tables.system(TRANSACTIONS)),
             self._registry.accumulator(self._tables.system(MESSAGES)),
+            self._registry.accumulator(self._tables.system(DDL)),
             spool,
             resume_lsn=self._position.lsn,
             memory_limit=settings.txn_memory_bytes,
@@ -412,6 +414,8 @@ class Collector:
                 with_time=with_time,
                 source=settings.source,
             )
+            if landed.directory == DDL:
+                self.unread_ddl_count += table["command_tag"].null_count
         else:
             table = self._table_rows(landed, landed.relation, taken)
         self._hold_session.see(landed.directory, table)

@@ -15,9 +15,7 @@ from typing import Any, Final, Protocol, Self
 import pyarrow as pa
 
 from gaussdecode.collect.arrow import (
-    MESSAGES,
     SYSTEM_COLUMNS,
-    TRANSACTIONS,
     arrow_type,
     system_schema,
     table_schema,
@@ -386,8 +384,7 @@ class Tables:
         self._current: dict[str, Landed] = {}
 
     def system(self, table: str) -> Landed:
-        """``gd_transactions`` or ``gd_messages``."""
-        assert table in (TRANSACTIONS, MESSAGES)
+        """A system table."""
         schema = self._with_source(system_schema(table))
         schema_id, _ = self._schemas.schema_id_for(table, system_record(table, schema))
         return Landed(table, schema_id, schema, (), None, 0)

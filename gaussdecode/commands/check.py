@@ -209,6 +209,7 @@ def _examine_server(config: Config, plan: Plan) -> list[Finding]:
     with connect(address_of(config), is_replication=False) as connection:
         seen = inspect(connection, config.slot, config.source.publication)
         of_catalog = list(catalog_findings(connection, config))
+    plan.ddl_triggers = seen.ddl_triggers
     inputs = CheckInput(config, server, plan.tables, seen, plan.coverage)
     return [*examine_server(inputs), *of_catalog]
 
@@ -237,6 +238,9 @@ def _report_server(config: Config, plan: Plan, report: Report) -> None:
         )
     if config.source.publication:
         report.facts.append(("publication", ", ".join(config.source.publication)))
+    if plan.ddl_triggers is not None:
+        text = "recorded by event triggers" if plan.ddl_triggers else "not recorded (ddl install)"
+        report.facts.append(("DDL", text))
     if plan.command:
         report.facts.append(("command", plan.command))
 

@@ -2,7 +2,7 @@
 
 Logical decoding sends no DDL. install makes three event triggers and their function, in a schema
 gaussdecode of the source's database. From then on each DDL command is a logical message of its
-transaction, which lands in table gd_messages if source.messages is on. Commands on temporary tables are
+transaction, which lands in table gd_ddl if source.messages is on. Commands on temporary tables are
 left out. See docs/ddl.md.
 
 install changes nothing where all is as it should be, and brings an older version up to date. It and

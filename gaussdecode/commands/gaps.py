@@ -31,7 +31,7 @@ from gaussdecode.land.disk import Disk
 from gaussdecode.land.entry import Entries
 from gaussdecode.land.files import Files
 from gaussdecode.land.layout import read_layout
-from gaussdecode.land.names import MESSAGES, TRANSACTIONS, table_directory
+from gaussdecode.land.names import SYSTEM_TABLES, table_directory
 from gaussdecode.land.schemas import read_schema
 from gaussdecode.land.snapshots import SnapshotStore
 from gaussdecode.land.space import SpaceWait
@@ -61,7 +61,6 @@ _COLUMNS: Final = (
     "what",
 )
 _NOT_READ: Final = LEFT_OUT | {"missed"}  # states of tables that no order means
-_OUR_TABLES: Final = frozenset({TRANSACTIONS, MESSAGES})  # the server has none of these
 _MOST_NAMED: Final = 5  # tables in a cell; arbitrary
 
 
@@ -118,7 +117,7 @@ def _records(root: Path, counted: Counter[str]) -> Iterator[Json]:
         counted[WITHOUT_ROWS] += bool(entry.extra.get(WITHOUT_ROWS))
         counted[entry.kind] += 1
         for change in entry.schema_changes:
-            if change.table not in _OUR_TABLES:
+            if change.table not in SYSTEM_TABLES:
                 landed.setdefault(change.source, set()).add(change.table)
         for suspect in suspects:
             suspect.take(entry, oid_of)

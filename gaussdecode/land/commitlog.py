@@ -49,7 +49,7 @@ from gaussdecode.land.entry_steps import Draft
 from gaussdecode.land.failpoints import Step
 from gaussdecode.land.files import Files
 from gaussdecode.land.mirror.known import mirrored_only_until
-from gaussdecode.land.names import PREPARED, entry_path, is_prepared_name
+from gaussdecode.land.names import DDL, PREPARED, entry_path, is_prepared_name
 from gaussdecode.land.space import SpaceWait
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import (
@@ -356,6 +356,8 @@ class CommitLog:
         )
         entry_steps.sync(self.disk, planned)
         entry = planned.entry
+        if any(file.table == DDL for file in entry.files):
+            self.layout = layouts.with_capability(self.disk, self.layout, layouts.DDL)
         self._uncertain = True
         entry_steps.decide(self.disk, entry, self._check_next)
         entry_steps.reveal(self.disk, entry)

@@ -33,9 +33,11 @@ HIDES_TRUNCATE: Final = "hides-truncate"
 """Capability of readers: to know that tables may have been emptied or altered unseen."""
 SEVERAL: Final = "several-sources"
 """Capability of all: to know that files and positions are of several sources."""
+DDL: Final = "ddl"
+"""Capability of readers: to know the system table `gd_ddl`, whose rows count as messages."""
 _ORDERS: Final = frozenset({"lsn", "csn"})
 _FIELDS: Final = frozenset(("version", "landing_id", "created", "order", "sources", "capabilities"))
-_KNOWN: Final = frozenset({*CAPABILITIES, HIDES_TRUNCATE, MIRRORED, SEVERAL})
+_KNOWN: Final = frozenset({*CAPABILITIES, HIDES_TRUNCATE, MIRRORED, SEVERAL, DDL})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

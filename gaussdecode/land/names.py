@@ -35,6 +35,9 @@ DIRECTORIES: Final = (COMMITS, CHECKPOINTS, SCHEMAS, DATA, COMPACT, SPOOL, PREPA
 
 TRANSACTIONS: Final = "gd_transactions"
 MESSAGES: Final = "gd_messages"
+DDL: Final = "gd_ddl"
+SYSTEM_TABLES: Final = frozenset({TRANSACTIONS, MESSAGES, DDL})
+"""Tables that the source does not have."""
 
 _PART_BYTES: Final = 100
 """Arbitrary; two parts and a dot stay well below the 255 bytes of a file name."""

@@ -21,13 +21,12 @@ from gaussdecode.land.names import (
     DATA,
     LAYOUT,
     LOCK,
-    MESSAGES,
     MIRROR,
     PREPARED,
     SCHEMAS,
     SERVER,
     SPOOL,
-    TRANSACTIONS,
+    SYSTEM_TABLES,
     checkpoint_range,
     data_number,
     entry_number,
@@ -99,7 +98,7 @@ class Place:
 
 def is_table(name: str) -> bool:
     """Whether a directory's name is one that a table, or a table of ours, can have."""
-    return _TABLE.fullmatch(name) is not None or name in {TRANSACTIONS, MESSAGES}
+    return _TABLE.fullmatch(name) is not None or name in SYSTEM_TABLES
 
 
 def is_vital(name: str) -> bool:

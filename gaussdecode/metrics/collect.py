@@ -43,6 +43,13 @@ COLLECT: Final[tuple[Metric, ...]] = (
         "It does not end by itself: raise landing.spool-bytes and restart the daemon.",
     ),
     counter(
+        "collect_unread_ddl",
+        "messages",
+        "Messages with prefix gaussdecode.ddl that could not be read as DDL; they land with their content "
+        "alone",
+        "Any growth: see content in the newest files of gd_ddl, and who sends such messages.",
+    ),
+    counter(
         "collect_spooled_transactions",
         "transactions",
         "Transactions that went to disk before they committed",

@@ -15,7 +15,7 @@ from gaussdecode.model.landing import LandingFile, SourcePosition
 TRANSACTIONS: Final = "transactions"
 MESSAGES: Final = "messages"
 KINDS: Final = frozenset({TRANSACTIONS, "I", "U", "D", "T", "R", MESSAGES})
-_BY_TABLE: Final = {"gd_transactions": TRANSACTIONS, "gd_messages": MESSAGES}
+_BY_TABLE: Final = {"gd_transactions": TRANSACTIONS, "gd_messages": MESSAGES, "gd_ddl": MESSAGES}
 
 RESENT: Final = "resent"
 ORIGIN: Final = "origin"

@@ -42,7 +42,7 @@ from kit.wire import NONE
 
 from gaussdecode.collect._assembler import PUMP_ATTENTION, PUMP_END, PUMP_TIME, REASONS, Assembler
 from gaussdecode.collect._columns import Accumulator
-from gaussdecode.collect.arrow import MESSAGES, TRANSACTIONS, system_rows, table_rows
+from gaussdecode.collect.arrow import DDL, MESSAGES, TRANSACTIONS, system_rows, table_rows
 from gaussdecode.collect.spool import BoundedSpool, NoRoomError, Spool
 from gaussdecode.collect.tables import Landed, Tables
 from gaussdecode.errors import AccountError, InexactStreamError, SequenceError
@@ -107,6 +107,7 @@ class Sink:
         self.lines: list[Line] = []
         self.transactions: list[dict[str, Any]] = []  # Any: row values
         self.messages: list[dict[str, Any]] = []  # Any: row values
+        self.ddl: list[dict[str, Any]] = []  # Any: row values
         self.truncates: list[tuple[str, int, int]] = []
         self.csns_sent = False
         self.repeated: list[tuple[int, int, int, int, bool]] = []
@@ -114,15 +115,15 @@ class Sink:
         self.files: dict[int, File] = {}
         self.ended: list[int] = []
         self.held: list[Accumulator[Landed]] = [
-            self._new(self.tables.system(TRANSACTIONS)), self._new(self.tables.system(MESSAGES))
-        ]  # fmt: skip
+            self._new(self.tables.system(name)) for name in (TRANSACTIONS, MESSAGES, DDL)
+        ]
         self.spool = Spool(tmp_path, lambda _, operation: operation())
         limits = {
             "resume_lsn": 0, "memory_limit": 1 << 20, "row_limit": 1000, "byte_limit": 1 << 20,
             "budget": 1 << 22,
         }  # fmt: skip
         self.assembler = Assembler(
-            self, self, self.held[0], self.held[1], BoundedSpool(self.spool, most_bytes, self.on_full),
+            self, self, self.held[0], self.held[1], self.held[2], BoundedSpool(self.spool, most_bytes, self.on_full),
             **{**limits, **settings},
         )  # fmt: skip
 
@@ -219,8 +220,8 @@ class Sink:
         if landed.relation is None:
             rows = system_rows(landed.directory, taken, 7, with_xid=True, with_time=True)
             rows.validate(full=True)
-            into = self.messages if landed.directory == MESSAGES else self.transactions
-            into.extend(rows.to_pylist())
+            into = {TRANSACTIONS: self.transactions, MESSAGES: self.messages, DDL: self.ddl}
+            into[landed.directory].extend(rows.to_pylist())
             return
         table = table_rows(
             taken, landed.schema, landed.columns, landed.names, 7, with_xid=True, with_time=True
@@ -605,6 +606,32 @@ def test_message_waits_for_a_boundary_behind_it(sink: Sink) -> None:
     sink.finish()
     message = sink.messages[0]
     assert (message["gd_lsn"], message["gd_seq"], message["content"]) == (500, None, b"hello")
+
+
+def test_ddl_messages_have_a_table_of_their_own(sink: Sink) -> None:
+    """Those of a transaction under our prefix, numbered with the rows; others are messages."""
+    prefix, content = b"gaussdecode.ddl\0", b'{"version": 1, "command_tag": "CREATE TABLE"}'
+    sink.assembler.absorb_bytes(
+        entry(
+            0,
+            [
+                Mark(MESSAGE, 0, x=10, payload=prefix + content),
+                Mark(BEGIN, x=90),
+                Mark(MESSAGE, 1, x=60, payload=prefix + content),
+                Mark(MESSAGE, 1, x=70, payload=b"gaussdecode.ddls\0" + content),
+                Mark(MESSAGE, 1, x=80, payload=prefix + b"{"),
+                Mark(COMMIT, x=90, y=100, z=7),
+            ],
+        )
+    )
+    framed, landed, _ = sink.assembler.sums()
+    sink.finish()
+    assert [(row["gd_seq"], row["command_tag"], row["content"]) for row in sink.ddl] == [
+        (0, "CREATE TABLE", content), (2, None, b"{"),
+    ]  # fmt: skip
+    assert [row["gd_seq"] for row in sink.messages] == [None, 1]
+    assert framed["messages"] == landed["messages"] == 4
+    assert [row["rows"] for row in sink.transactions] == [3]
 
 
 def test_message_at_the_durable_position_is_new(tmp_path: Any) -> None:  # Any: Path
@@ -1120,10 +1147,10 @@ def test_relation_of_a_rolled_back_transaction_changes_no_table(tmp_path: Any) -
     sink.assembler.absorb_bytes(entry(0, [told, FIRST, Row(1, 1, "x", 7)], stream_xid=7))
     sink.assembler.absorb_bytes(entry(1, [Mark(STREAM_ABORT, x=7, y=7)]))
     sink.assembler.absorb_bytes(entry(2, [told, Mark(KEEPALIVE, x=50)]))
-    assert len(sink.held) == 2, "the system tables alone"
+    assert len(sink.held) == 3, "the system tables alone"
     plain: list[Item] = [Mark(BEGIN, x=90), Row(1, 2, "y"), Mark(COMMIT, x=90, y=100)]
     sink.assembler.absorb_bytes(entry(3, plain))
-    assert len(sink.held) == 3
+    assert len(sink.held) == 4
 
 
 def test_many_open_transactions(tmp_path: Any) -> None:  # Any: Path

@@ -12,7 +12,7 @@ from kit import wire
 from gaussdecode._wire import BatchDecoder
 from gaussdecode.collect._assembler import PUMP_END, Assembler
 from gaussdecode.collect._columns import Accumulator
-from gaussdecode.collect.arrow import MESSAGES, TRANSACTIONS, system_rows, table_rows
+from gaussdecode.collect.arrow import DDL, MESSAGES, TRANSACTIONS, system_rows, table_rows
 from gaussdecode.collect.spool import Spool
 from gaussdecode.collect.tables import Landed, Tables
 from gaussdecode.ipc.ring import Ring
@@ -48,11 +48,11 @@ class Owner:
 
     def __init__(self, directory: Path, memory_limit: int) -> None:
         self.tables = Tables(self, lambda _, name: name, list, lambda _: None)
-        self.held = [self._new(self.tables.system(name)) for name in (TRANSACTIONS, MESSAGES)]
+        self.held = [self._new(self.tables.system(name)) for name in (TRANSACTIONS, MESSAGES, DDL)]
         self.assembler = Assembler(
             self,  # type: ignore[arg-type]  # what it does not have is not called
             self,  # type: ignore[arg-type]  # likewise
-            self.held[0], self.held[1], Spool(directory, lambda _, attempt: attempt()),
+            self.held[0], self.held[1], self.held[2], Spool(directory, lambda _, attempt: attempt()),
             resume_lsn=0, memory_limit=memory_limit, row_limit=1000, byte_limit=1 << 30,
             budget=1 << 30,
         )  # fmt: skip

@@ -123,6 +123,15 @@ def test_each_illness_is_found_alone(config: Config, seen: Inspection, what: str
     assert what in only
 
 
+def test_ddl_that_does_not_land_is_found(config: Config) -> None:
+    """Triggers write into the stream what nobody asks for."""
+    recorded = dataclasses.replace(WELL, ddl_triggers=3)
+    assert found(config, recorded) == []
+    silent = dataclasses.replace(config, source=dataclasses.replace(config.source, messages=False))
+    (only,) = found(silent, recorded)
+    assert "source.messages is off" in only
+
+
 def test_the_slot_and_its_server_are_looked_at(config: Config) -> None:
     """Failover, a short timeout, and no room for a slot that is still to be made."""
     lonely = dataclasses.replace(SERVER, slot=dataclasses.replace(SLOT, is_failover=False))

@@ -1,12 +1,19 @@
 """Logical messages: in their transaction or outside of it, each exactly once."""
 
+import json
 from collections.abc import Callable
 
+import psycopg
 import pytest
-from kit import oracle
+from integration.test_streaming import stream_early
+from kit import landing, oracle
 from kit.daemon import Daemon
 from kit.postgres import Database, run
 from kit.stranger import Reader
+
+from gaussdecode.cli import main
+from gaussdecode.errors import EX_OK
+from gaussdecode.source.postgresql.ddl import install_sql
 
 pytestmark = pytest.mark.integration
 MakeDaemon = Callable[..., Daemon]
@@ -54,3 +61,70 @@ def test_messages(database: Database, make_daemon: MakeDaemon) -> None:
     assert found["alone"] == [str(n) for n in range(1, 91)]
     by_lsn = {m["gd_lsn"]: m["gd_seq"] for m in landed.messages if m["prefix"] == "in"}
     assert set(by_lsn.values()) == {1}, "a message has its place between the rows"
+
+
+def _alter(database: Database) -> None:
+    """Run DDL between rows: kept, to a savepoint, rolled back, and failed."""
+    with database.connect() as session:
+        for command in (
+            "BEGIN; INSERT INTO t VALUES (1); ALTER TABLE t ADD a int; INSERT INTO t VALUES (2, 2); COMMIT",
+            (
+                "BEGIN; INSERT INTO t VALUES (3); SAVEPOINT s; CREATE TABLE undone (id int); ROLLBACK TO s;"
+                " ALTER TABLE t RENAME a TO b; COMMIT"
+            ),
+            "BEGIN; INSERT INTO t VALUES (4); CREATE TABLE undone (id int); ROLLBACK",
+            "SELECT pg_logical_emit_message(true, 'gaussdecode.ddl', '{')",
+        ):
+            run(session, command)
+        with pytest.raises(psycopg.errors.DivisionByZero):
+            run(session, "BEGIN; CREATE TABLE undone (id int); SELECT 1 / 0; COMMIT")
+        run(session, "ROLLBACK")
+
+
+def test_ddl(database: Database, make_daemon: MakeDaemon) -> None:
+    """Each command of a transaction that commits lands once, between the rows around it."""
+    is_two_phase = database.execute("SHOW server_version_num")[0][0] >= "15"
+    source = {"streaming": "on", "two-phase": is_two_phase}
+    database.execute("CREATE TABLE t (id int4 PRIMARY KEY)")
+    database.execute(install_sql())
+    database.create_slot()
+    stream_early(database)
+    daemon = make_daemon(database, config={"source": source})
+    daemon.start()
+    layout = daemon.root / "layout.json"
+    assert "ddl" not in json.loads(layout.read_text())["capabilities"], (
+        "an older reader may read on"
+    )
+    _alter(database)
+    with database.connect() as session:
+        run(session, "BEGIN; INSERT INTO t SELECT generate_series(10, 5000); DROP TABLE IF EXISTS no;"
+            " ALTER TABLE t ALTER b TYPE bigint")  # fmt: skip
+        run(session, "SAVEPOINT s; CREATE TABLE undone (id int); ROLLBACK TO s")
+        with database.connect() as other:
+            run(other, "BEGIN; CREATE TABLE p (id int PRIMARY KEY); INSERT INTO p VALUES (1)")
+            run(other, "PREPARE TRANSACTION 'ddl'")
+        daemon.catch_up()
+        daemon.kill9()
+        run(session, "COMMIT")
+    database.execute("COMMIT PREPARED 'ddl'")
+    database.execute("DROP TABLE p")
+    daemon.start()
+    daemon.catch_up()
+    assert daemon.stop() == 0
+    landed = landing.read(daemon.root)
+    oracle.check_order(landed)
+    assert [(of["command_tag"], of["object_name"], of["gd_seq"]) for of in landed.ddl] == [
+        ("ALTER TABLE", "t", 1),
+        ("ALTER TABLE", "t", 1),
+        (None, None, 0),
+        ("ALTER TABLE", "t", 4991),
+        ("CREATE TABLE", "p", 0),
+        ("DROP TABLE", "p", 0),
+    ]
+    assert [[column["name"] for column in of["columns"] or ()] for of in landed.ddl] == [
+        ["id", "a"], ["id", "b"], [], ["id", "b"], ["id"], [],
+    ]  # fmt: skip
+    assert landed.ddl[2]["content"] == b"{"
+    assert "ddl" in json.loads(layout.read_text())["capabilities"]
+    assert Reader(daemon.root).advance().system["gd_ddl"] == landed.ddl
+    assert main(["verify", str(daemon.root)]) == EX_OK

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 TRANSACTIONS: Final = "gd_transactions"
 MESSAGES: Final = "gd_messages"
+DDL: Final = "gd_ddl"
 Json = dict[str, Any]  # Any: JSON
 Order = tuple[int, int, int]
 
@@ -71,6 +72,7 @@ class Landing:
         changes: of all tables, in order.
         transactions: rows of ``gd_transactions``, in order.
         messages: rows of ``gd_messages``, in order.
+        ddl: rows of ``gd_ddl``, in order.
     """
 
     root: Path
@@ -78,6 +80,7 @@ class Landing:
     changes: list[Change]
     transactions: list[Json]
     messages: list[Json]
+    ddl: list[Json]
 
     @property
     def streamed(self) -> list[Change]:
@@ -134,7 +137,7 @@ def read(root: Path, source: str | None = None) -> Landing:
     """Read a whole landing, or what it has of one of several sources."""
     entries = read_entries(root)
     changes: list[Change] = []
-    system: dict[str, list[Json]] = {TRANSACTIONS: [], MESSAGES: []}
+    system: dict[str, list[Json]] = {TRANSACTIONS: [], MESSAGES: [], DDL: []}
     snapshots = {
         file["path"]
         for entry in entries
@@ -155,7 +158,7 @@ def read(root: Path, source: str | None = None) -> Landing:
     changes.sort(key=lambda change: change.order)
     for rows in system.values():
         rows.sort(key=lambda row: (row["gd_epoch"], row["gd_lsn"], row.get("gd_seq") or 0))
-    return Landing(root, entries, changes, system[TRANSACTIONS], system[MESSAGES])
+    return Landing(root, entries, changes, system[TRANSACTIONS], system[MESSAGES], system[DDL])
 
 
 def files(entries: list[Json]) -> Iterator[Json]:

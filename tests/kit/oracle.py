@@ -203,7 +203,7 @@ def check_sums(landed: Landing) -> None:
         rows.update(sums["landed"])
     found = Counter(change.op for change in landed.changes)
     found["transactions"] = len(landed.transactions)
-    found["messages"] = len(landed.messages)
+    found["messages"] = len(landed.messages) + len(landed.ddl)
     assert rows == +found, "the sums of all entries are not what landed"
 
 
@@ -220,7 +220,7 @@ def check_order(landed: Landing) -> None:
     for change in landed.streamed:
         seqs[change.order[:2]].append(change.order[2])
         xids[change.order[:2]].add(change.xid)
-    for message in landed.messages:
+    for message in [*landed.messages, *landed.ddl]:
         if message["gd_seq"] is not None:
             where = (message["gd_epoch"], message["gd_lsn"])
             seqs[where].append(message["gd_seq"])
@@ -266,6 +266,7 @@ def check_journal(landed: Landing, database: Database, *, only_journal: bool = T
     journal: dict[int, int] = dict(database.execute("SELECT xid, changes FROM kit.journal"))
     counts: Counter[int] = Counter(change.xid for change in landed.streamed)
     counts.update(row["gd_xid"] for row in landed.messages if row["gd_seq"] is not None)
+    counts.update(row["gd_xid"] for row in landed.ddl)
     marks = {row["gd_xid"] for row in landed.messages if row["prefix"] == MARK}
     read = {
         change.new["xid"]

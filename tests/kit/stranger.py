@@ -38,9 +38,9 @@ _KINDS: Final = frozenset(
         "retention",
     )
 )
-_CAPABILITIES: Final = frozenset({"checkpoints", "compact", "retention", "hides-truncate"})
+_CAPABILITIES: Final = frozenset({"checkpoints", "compact", "retention", "hides-truncate", "ddl"})
 _SEVERAL: Final = "several-sources"
-_SYSTEM: Final = ("gd_transactions", "gd_messages")
+_SYSTEM: Final = ("gd_transactions", "gd_messages", "gd_ddl")
 _SEAL: Final = re.compile(rb'(.*),"hash":"([0-9a-f]{64})"\}', re.DOTALL)
 _BLOCK: Final = re.compile(r"(\d{20})-(\d{20})\.jsonl")
 

@@ -16,6 +16,7 @@ from kit.gausswire import ddl_notice
 from kit.history import History
 
 from gaussdecode.collect.arrow import (
+    DDL,
     GD_FIELDS,
     MESSAGES,
     TRANSACTIONS,
@@ -205,6 +206,7 @@ CASES: dict[str, Iterable[str]] = {
     "Columns of a schema": [*schema()["columns"][0]],
     "gd_transactions": names(with_source(system_schema(TRANSACTIONS))),
     "gd_messages": names(with_source(system_schema(MESSAGES))),
+    "gd_ddl": names(with_source(system_schema(DDL))),
     "Checkpoints": header(),
 }
 

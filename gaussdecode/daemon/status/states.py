@@ -57,6 +57,7 @@ WATCHED: Final = (
     "land_gap_entries_total",
     "land_suspect_entries_total",
     "decode_misfit_values_total",
+    "collect_unread_ddl_total",
     "daemon_restarts_total",
     "source_streaming_fallbacks_total",
     "land_durable_lsn",
@@ -470,6 +471,12 @@ def _suspects(seen: Seen) -> Told | None:
 
 
 def _misfits(seen: Seen) -> Told | None:
+    if seen.is_recent("collect_unread_ddl_total"):
+        count = counted(round(seen.total("collect_unread_ddl_total")), "message")
+        return (
+            f"{count} with prefix gaussdecode.ddl could not be read as DDL since the start.",
+            "See content in the newest files of gd_ddl; nothing is lost.",
+        )
     if not seen.is_recent("decode_misfit_values_total"):
         return None
     count = counted(round(seen.total("decode_misfit_values_total")), "value")

@@ -155,6 +155,7 @@ def _collector_values(collector: Collector) -> dict[str, float]:
         "collect_pending_bytes": held.held_bytes,
         "collect_spooled_bytes": held.spooled_bytes,
         "collect_spooled_batches": held.spooled_batches,
+        "collect_unread_ddl_total": collector.unread_ddl_count,
         "collect_spool_full": float(collector.spool_wait is not None),
         "collect_spooled_transactions_total": held.spooled_count,
         "collect_streamed_transactions_total": held.streamed_count,

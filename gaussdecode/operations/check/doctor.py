@@ -340,6 +340,15 @@ def _standby(inputs: CheckInput) -> Iterator[Finding]:
         )
 
 
+def _ddl(inputs: CheckInput) -> Iterator[Finding]:
+    if inputs.seen.ddl_triggers and not inputs.config.source.messages:
+        yield Finding(
+            "event triggers of gaussdecode write DDL into the stream, and source.messages is off",
+            "no DDL lands in gd_ddl",
+            f"source.messages: true, or: gaussdecode ddl remove {inputs.config.path}",
+        )
+
+
 def _transactions(inputs: CheckInput) -> Iterator[Finding]:
     seen = inputs.seen
     yield from transaction_findings(seen.oldest_transaction, seen.prepared_transactions)
@@ -436,6 +445,7 @@ RULES: Final[tuple[Rule, ...]] = (
     _transaction_numbers,
     _failover,
     _standby,
+    _ddl,
     _transactions,
     _clock,
     _encryption,

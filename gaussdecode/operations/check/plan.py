@@ -113,6 +113,7 @@ class Plan:
         command: command that would start the stream; empty if it must not start.
         coverage: tables that only publications or only the white list has.
         unexamined: checks that the server refused.
+        ddl_triggers: event triggers of ours in the database; None where that was not asked.
     """
 
     server: ServerState | None = None
@@ -127,6 +128,7 @@ class Plan:
     command: str = ""
     coverage: Coverage = dataclasses.field(default_factory=Coverage)
     unexamined: list[str] = dataclasses.field(default_factory=list)
+    ddl_triggers: int | None = None
 
     def refuse(self, where: str, error: Exception) -> None:
         """Record that the server refused a connection, so that a check did not run."""

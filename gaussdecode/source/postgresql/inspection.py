@@ -58,6 +58,11 @@ _USE: Final = """
         FROM pg_catalog.pg_stat_activity WHERE usesysid IS NOT NULL AND pid <> pg_backend_pid()) a
     WHERE d.datname = current_database()
 """
+_DDL_TRIGGERS: Final = """
+    SELECT count(*) FROM pg_catalog.pg_event_trigger t JOIN pg_catalog.pg_proc p ON p.oid = t.evtfoid
+    JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
+    WHERE n.nspname = 'gaussdecode' AND t.evtenabled <> 'D'
+"""
 _UNREADABLE: Final = """
     SELECT DISTINCT n.nspname, c.relname FROM ({tables}) t
     JOIN pg_catalog.pg_class c ON c.oid = t.oid
@@ -95,6 +100,7 @@ class Inspection:
         catalog_xmin_age: transactions since the oldest whose catalogue rows the slot keeps; 0
             where there is no slot.
         unreadable: published tables, as schema and name, that the role may not read.
+        ddl_triggers: event triggers of ours that are installed in the database.
     """
 
     role: str
@@ -118,6 +124,7 @@ class Inspection:
     database_limit: int = -1
     database_connections: int = 0
     server_connections: int = 0
+    ddl_triggers: int = 0
 
 
 def inspect(connection: Connection, slot: str, publications: Sequence[str]) -> Inspection:
@@ -165,6 +172,7 @@ def inspect(connection: Connection, slot: str, publications: Sequence[str]) -> I
         role_connections=int(use[11] or 0),
         database_connections=int(use[12] or 0),
         server_connections=int(use[13] or 0),
+        ddl_triggers=int(connection.query(_DDL_TRIGGERS)[0][0] or 0),
         unreadable=tuple(
             (spelled_name(schema or ""), spelled_name(name or "")) for schema, name in unreadable
         ),

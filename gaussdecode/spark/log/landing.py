@@ -46,7 +46,10 @@ _TRANSACTIONS: Final = "gd_transactions"
 _HIDES_TRUNCATE: Final = "hides-truncate"
 _MIRRORED: Final = "mirrored"
 _SEVERAL: Final = "several-sources"
-_CAPABILITIES: Final = frozenset({"checkpoints", "compact", "retention", _HIDES_TRUNCATE, _SEVERAL})
+_DDL: Final = "ddl"
+_CAPABILITIES: Final = frozenset(
+    {"checkpoints", "compact", "retention", _HIDES_TRUNCATE, _SEVERAL, _DDL}
+)
 _AHEAD: Final = 32  # entries of a store that are asked for together; arbitrary
 _ENTRY: Final = re.compile(r"(\d{20})\.json")
 _SCHEMA: Final = re.compile(r"[0-9a-f]+\.json")

@@ -38,7 +38,7 @@ from gaussdecode.spark.log.schema import TableSchema, is_same_table, why_inexact
 from gaussdecode.spark.log.source_schemas import DiffersError, joined
 from gaussdecode.spark.target.decided import Decided, Stop
 
-SYSTEM_TABLES: Final = frozenset({"gd_transactions", "gd_messages"})
+SYSTEM_TABLES: Final = frozenset({"gd_transactions", "gd_messages", "gd_ddl"})
 UNTOLD: Final = (
     "rows of it were updated or deleted, and the stream does not say which, because the table has no "
     "replica identity. Give it a key or ALTER TABLE ... REPLICA IDENTITY FULL"

@@ -171,6 +171,11 @@ BAD: Final = (
         {"ages": {"decode_misfit_values_total": 60.0}},
     ),
     Case(
+        "misfits",
+        {g("collect_unread_ddl_total"): "0x60 3x60"},
+        {"ages": {"collect_unread_ddl_total": 60.0}},
+    ),
+    Case(
         "reconnecting",
         {g("daemon_restarts_total"): "0x90 8x30"},
         {"ages": {"daemon_restarts_total": 60.0}},
