@@ -147,7 +147,10 @@ class SourceConfig:
     )
     messages: bool = dataclasses.field(
         default=True,
-        metadata=setting(Boolean(), "Land logical messages (pg_logical_emit_message)."),
+        metadata=setting(
+            Boolean(),
+            "Land logical messages (pg_logical_emit_message), and DDL that event triggers record.",
+        ),
     )
     streaming: str = dataclasses.field(
         default=NOT_STREAMED,

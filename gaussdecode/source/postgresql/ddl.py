@@ -7,7 +7,7 @@ before `ddl_command_end` of the same command; they leave what they saw in a sett
 
 The function must not disturb the user's command:
 
-- it runs as the user, reads catalogues alone, and asks for no lock;
+- it runs as the user, reads catalogues alone, and waits for no lock;
 - an error while it describes a command ends in the message as its SQLSTATE. The message itself is
   emitted outside of that handler: a block with a handler is a subtransaction, and one that writes
   takes a transaction number. Sixty-five in one transaction slow down the whole server;
