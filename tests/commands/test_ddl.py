@@ -181,6 +181,20 @@ def test_size_is_bounded(captured: Database) -> None:
     assert (len(dropped["dropped"]), dropped["dropped_count"]) == (1000, 1001)
 
 
+def test_no_subtransaction_takes_a_number(captured: Database) -> None:
+    """Many commands in one transaction slow nobody down; rolled back, they leave nothing."""
+    with captured.connect() as session:
+        execute(
+            session,
+            "BEGIN; DO $$ BEGIN FOR n IN 1..50 LOOP EXECUTE format('CREATE TABLE a%s (x int)', n); END LOOP; "
+            "END $$; SAVEPOINT s; INSERT INTO a1 VALUES (1)",
+        )
+        taken = "SELECT xmin::text::int8 - pg_current_xact_id()::text::int8 FROM a1"
+        assert execute(session, taken)[0][0] < 25, "one for the savepoint, and those of others"
+        execute(session, "ROLLBACK")
+    assert _messages(captured) == []
+
+
 def test_ordinary_users(captured: Database) -> None:
     """Their DDL is recorded without any right on our schema; where they may not emit, they are warned."""
     role, emit = f"{captured.name}_user", "FUNCTION pg_logical_emit_message(bool, text, bytea"
