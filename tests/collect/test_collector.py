@@ -278,12 +278,12 @@ def test_a_version_that_wakes_keeps_its_place_before_a_newer_one(
 ) -> None:
     """Rows of a transaction that began under an older version leave before the newer ones."""
     writer = _Writer()
-    collector = make_collector(writer, most_tables=2)
+    collector = make_collector(writer, most_tables=3)
     first = relation(1, "t", oid=7)
     renamed = dataclasses.replace(_renamed(first, "remark"), version=2)
     collector.assembler.absorb_bytes(entry(0, [relation_mark(first), *_inserts(1, 10, 1)]))
     collector._commit_if(is_due=True)
-    assert len(collector._registry.all()) == 2  # of the system alone
+    assert len(collector._registry.all()) == 3  # of the system alone
     opened: list[Item] = [Mark(BEGIN, x=20, z=20), Row(1, 1, "x")]
     collector.assembler.absorb_bytes(entry(1, opened))
     ended: list[Item] = [relation_mark(renamed), Row(2, 2, "y"), Mark(COMMIT, x=20, y=21)]
