@@ -127,12 +127,15 @@ def make_certificates(directory: Path) -> Path:
     key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
     commands = (
         ["req", "-x509", *key, "-keyout", "authority.key", "-out", "authority.pem",
-         "-days", "7", "-subj", "/CN=gaussdecode test authority"],
+         "-days", "7", "-subj", "/CN=gaussdecode test authority",
+         "-addext", "keyUsage=critical,keyCertSign,cRLSign"],
         ["req", *key, "-keyout", "server.key", "-out", "server.csr", "-subj", "/CN=127.0.0.1",
          "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"],
         ["x509", "-req", "-in", "server.csr", "-CA", "authority.pem", "-CAkey", "authority.key",
-         "-CAcreateserial", "-copy_extensions", "copy", "-days", "7", "-out", "server.pem"],
+         "-CAcreateserial", "-copy_extensions", "copy", "-extfile", "server.cnf", "-days", "7", "-out", "server.pem"],
     )  # fmt: skip
+    # RFC 5280 wants it; Python 3.13 and newer refuse a certificate without it.
+    (directory / "server.cnf").write_text("authorityKeyIdentifier=keyid\n")
     for command in commands:
         subprocess.run(["openssl", *command], cwd=directory, check=True, capture_output=True)
     owner = directory.stat()
