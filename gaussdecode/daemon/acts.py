@@ -202,7 +202,10 @@ class Acts:
                 act.finish(work())
 
         thread = threading.Thread(target=run, name="act", daemon=True)
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError:
+            raise ConfigError("the system gives no more threads; ask again") from None
         self._working.append((act, thread))
 
     def _on_publications(self, change: _Change, schema: str, name: str) -> str:

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import pytest
 
@@ -146,3 +146,15 @@ def test_who_asks_at_the_end_is_told_that_it_is_the_end(main: _Main) -> None:
     asks.join()
     assert answers == [ENDS]
     assert main.queue.ask("resume", None, "me").text == ENDS
+
+
+def test_a_system_without_threads_ends_no_daemon(
+    main: _Main, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The act is refused."""
+
+    def refuse(_: threading.Thread) -> NoReturn:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    assert "no more threads" in _text(main.begin("snapshot", "s.t"))
