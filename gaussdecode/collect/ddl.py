@@ -3,15 +3,33 @@
 The messages are those of `source.postgresql.ddl`, but anybody may emit some with the same prefix. A
 content that is not as it should be gives NULL in every column; it is itself in the file all the same.
 This is Python for each message, once for a row group: DDL commands are few.
+
+From GaussDB and openGauss a content is what the server sent:
+
+| sent by | content |
+|---|---|
+| GaussDB, enable-ddl-decoding | ``{"TDDL": "statement"}``; with enable-ddl-json-format ``{"JDDL": tree}`` |
+| openGauss 6.0, mppdb_decoding | ``prefix: ..., relid N, ... content: tree``, and after a line end ``decode to: statement, [owner ...]`` |
+| openGauss 6.0, sql_decoding | the same, beginning with ``message: prefix`` |
 """
 
 import json
-from typing import Final
+import re
+from typing import Any, Final
 
 import pyarrow as pa
 
+from gaussdecode.protocol.gaussdb.ddltree import command_tag, name_of, write_sql
+
 _VERSION: Final = 1
 _MOST_BYTES: Final = 32 << 20  # above what the triggers write (16 MiB); more is somebody else's
+
+_SERIAL: Final = re.compile(
+    rb"(?:message: prefix|prefix:) .*?, relid (?P<oid>[0-9]+), .*?content: (?P<tree>.*)\n"
+    rb"decode to ?: (?P<sql>.*), \[owner .*\]",
+    re.DOTALL,
+)
+Record = dict[str, Any]  # Any: JSON
 
 _COLUMN: Final = pa.struct(
     [
@@ -52,13 +70,41 @@ def ddl_columns(contents: pa.Array) -> dict[str, pa.Array]:
 
 
 def _read(content: bytes) -> pa.Array:
-    """One row of `DDL_TYPE`; NULL for what no trigger of ours writes."""
+    """One row of `DDL_TYPE`; NULL for what cannot be read."""
     try:
-        record = json.loads(content) if len(content) <= _MOST_BYTES else None
-        if isinstance(record, dict) and record.get("version") == _VERSION:
+        record = _record(content) if len(content) <= _MOST_BYTES else None
+        if record is not None:
             row = pa.array([record], DDL_TYPE)
             if row.field("command_tag").null_count == 0:
                 return row
     except (ValueError, TypeError, OverflowError, RecursionError, pa.ArrowException):
         pass
     return pa.nulls(1, DDL_TYPE)
+
+
+def _record(content: bytes) -> Record | None:
+    """The columns that a content says, by their names; None where it is of no known form."""
+    serial = _SERIAL.fullmatch(content)
+    if serial is not None:
+        sql = serial["sql"].decode()
+        try:
+            schema, name = name_of(json.loads(serial["tree"]))
+        except (ValueError, AttributeError):
+            schema, name = None, None
+        oid = int(serial["oid"]) or None
+        return _statement(sql) | {"schema_name": schema, "object_name": name, "oid": oid}
+    record = json.loads(content)
+    if not isinstance(record, dict):
+        return None
+    if record.get("version") == _VERSION:
+        return record
+    if isinstance(record.get("TDDL"), str):
+        return _statement(record["TDDL"])
+    if isinstance(record.get("JDDL"), dict):
+        schema, name = name_of(record["JDDL"])
+        return _statement(write_sql(record["JDDL"])) | {"schema_name": schema, "object_name": name}
+    return None
+
+
+def _statement(sql: str) -> Record:
+    return {"command_tag": command_tag(sql), "statement": sql, "statement_is_cut": False}

@@ -53,9 +53,9 @@ _DECODERS_TOO: Final = Support(
 _NO_USER: Final = "pgoutput does not send the user of a transaction"
 _NO_USER_THERE: Final = "openGauss does not send the user of a transaction, GaussDB does"
 _NO_DDL: Final = "pgoutput does not send DDL; a changed table shows as a new schema version"
-_NO_DDL_THERE: Final = (
-    "the format of DDL in the stream is not documented, so it could not be told from damage; "
-    "a changed table shows as a new schema version"
+_DDL_LANDS: Final = (
+    "passed on; DDL lands in gd_ddl, and so does, unread, a record of a transaction that the daemon "
+    "does not know"
 )
 _NO_DDL_OPTION: Final = (
     "openGauss has no such option; a changed table shows as a new schema version"
@@ -388,7 +388,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         default=False,
         meaning="DDL statements are decoded.",
         postgresql=_refused(_NO_DDL, False),
-        gaussdb=_refused(_NO_DDL_THERE, False),
+        gaussdb=_server(_DDL_LANDS),
         opengauss=_refused(_NO_DDL_OPTION, False),
     ),
     Option(
@@ -397,7 +397,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         default=False,
         meaning="Decoded DDL statements are JSON.",
         postgresql=_refused(_NO_DDL, False),
-        gaussdb=_refused(_NO_DDL_THERE, False),
+        gaussdb=_server(),
         opengauss=_refused(_NO_DDL_OPTION, False),
     ),
     Option(

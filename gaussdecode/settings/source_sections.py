@@ -258,6 +258,7 @@ class DecodingConfig:
     change_log_max_len: int
     max_decode_to_sender_cache_num: int
     enable_heartbeat: bool
+    enable_ddl_decoding: bool
     output_order: int
     auto_advance: bool
     skip_generated_columns: bool

@@ -109,7 +109,11 @@ class CaptureSource:
     ) -> GaussReceiver:
         settings, recorded = self._settings, RecordedCatalog()
         translator = translator_of(
-            settings, style.letter, self._capture.header.encoding, is_batched=style.is_batched
+            settings,
+            style.letter,
+            self._capture.header.encoding,
+            is_batched=style.is_batched,
+            takes_ddl=self._capture.header.options.get("enable-ddl-decoding") == "true",
         )
         receiver = GaussReceiver(control, dispatcher, clock, translator, settings.max_message_bytes)
         nulls = nulls_of(self._capture.header.server_version, style.letter)

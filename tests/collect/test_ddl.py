@@ -56,3 +56,35 @@ def test_what_is_no_ddl_is_null(content: bytes) -> None:
     first, bad, last = _read(good, content, good)
     assert first == last == {name: RECORD[name] for name in first}
     assert set(bad.values()) == {None}
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        (b'{"TDDL": "DROP TABLE s.t"}', ("DROP TABLE", None, None, None, "DROP TABLE s.t")),
+        (
+            b'{"JDDL": {"fmt": "DROP TABLE %{identity}D", "identity": {"schema_name": "s", "object_name": "t"}}}',
+            ("DROP TABLE", "s", "t", None, "DROP TABLE s.t"),
+        ),
+        (
+            (
+                b'prefix: deparse, lsn: 0/1, relid 5, cmdtype: Simple, size: 3, content: {"fmt": "x"}\n'
+                b"decode to: CREATE INDEX i\n ON t (a), [owner none]"
+            ),
+            ("CREATE INDEX", None, None, 5, "CREATE INDEX i\n ON t (a)"),
+        ),
+        (
+            (
+                b"message: prefix p, relid 0, cmdtype: Drop, sz: 3 content: no tree\n"
+                b"decode to : DROP TABLE t, [owner ann]"
+            ),
+            ("DROP TABLE", None, None, None, "DROP TABLE t"),
+        ),
+    ],
+)
+def test_what_gaussdb_and_opengauss_send(content: bytes, found: tuple[object, ...]) -> None:
+    """The statement, its kind, and the object where the server says it."""
+    (row,) = _read(content)
+    names = ("command_tag", "schema_name", "object_name", "oid", "statement")
+    assert tuple(row[name] for name in names) == found
+    assert row["statement_is_cut"] is False

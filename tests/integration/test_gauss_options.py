@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from kit import landing
 from kit.gaussdaemon import GaussDatabase, lands
-from kit.gaussprofile import COMMERCIAL, V3_0_0, Profile
+from kit.gaussprofile import COMMERCIAL, V3_0_0, V6_0_0, Profile
 from kit.gaussserver import GaussServer
 from kit.gaussstore import Committed, Table
 from kit.landing import Landing
@@ -368,7 +368,7 @@ def test_heartbeats_confirm_nothing(make_gauss: MakeGauss, tmp_path: Path) -> No
     [
         (V3_0_0, "include_originid", True, "openGauss has it from 5.0.0 on"),
         (None, "standby_connection", True, "walsender closed because of role is primary"),
-        (None, "enable_ddl_decoding", True, "the format of DDL"),
+        (V6_0_0, "enable_ddl_decoding", True, "openGauss has no such option"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_had_keeps_the_daemon_down(

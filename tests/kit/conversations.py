@@ -226,11 +226,18 @@ def _publish(path: Path) -> None:
     assert "already" in add_table(source_address(config), config.source.publication, *TABLE)
 
 
+def _ddl(path: Path) -> None:
+    """Make the event triggers and take them away; half of it is undone by the server."""
+    for action in ("install", "remove"):
+        _command("ddl", action)(path)
+
+
 POSTGRESQL: Final[Mapping[str, Conversation]] = {
     "stream": _streamed(PostgresSource),
     "watch": _watch,
     "guard": _guard(PostgresProbe),
     "publish": _publish,
+    "ddl": _ddl,
     **_BOTH,
 }
 

@@ -268,6 +268,8 @@ class StreamOptions:
     exclude_users: frozenset[str] = frozenset()
     skip_generated_columns: bool = False
     timezone_is_utc: bool = False
+    enable_ddl_decoding: bool = False
+    enable_ddl_json_format: bool = False
     auto_advance: bool = False
     output_order: int = 0
     slice_id: int = -1

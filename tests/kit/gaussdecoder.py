@@ -35,11 +35,13 @@ class Decoder:
         *,
         is_parallel: bool,
         skips_generated: bool = False,
+        sends_ddl: bool = False,
     ) -> None:
         self._printer = printer
         self._white_list = tables
         self._is_parallel = is_parallel
         self._skips_generated = skips_generated
+        self._sends_ddl = sends_ddl
 
     def transaction(self, of: Committed, *, is_empty: bool = False) -> WireTransaction:
         """Render one transaction; rows after DDL are lost in parallel mode, and in old serial."""
@@ -49,7 +51,7 @@ class Decoder:
         )  # fmt: skip
 
     def _changes(self, of: Committed) -> Iterator[Row | Truncate | Statement]:
-        shows_ddl = not self._is_parallel and self._printer.profile.sends_ddl
+        shows_ddl = self._sends_ddl or (not self._is_parallel and self._printer.profile.sends_ddl)
         statements = list(of.statements) if shows_ddl else []
         for change in self._kept(of):
             while statements and statements[0].lsn < change.lsn:
@@ -60,7 +62,7 @@ class Decoder:
     def _kept(self, of: Committed) -> Iterator[Row | Truncate]:
         """What decoding does not drop."""
         for change in of.changes:
-            is_lost = of.ddl_lsn is not None and change.lsn > of.ddl_lsn
+            is_lost = of.ddl_lsn is not None and change.lsn > of.ddl_lsn and not self._sends_ddl
             if is_lost and (self._is_parallel or self._printer.profile.serial_drops):
                 return
             if change.is_speculative and not change.table.is_ustore and self._leaves_out():

@@ -129,6 +129,7 @@ class Sender:
     def _begin(self) -> None:
         options, server = self._options, self._server
         zone = zone_offset(self._session.settings["timezone"])
+        sends_ddl = options.enable_ddl_decoding
         wanted = Wanted(
             xids=options.include_xids,
             timestamp=bool(options.include_timestamp),
@@ -136,6 +137,7 @@ class Sender:
             user=options.include_user,
             skip_empty=options.skip_empty_xacts,
             time_zone=zone,
+            ddl=("JDDL" if options.enable_ddl_json_format else "TDDL") if sends_ddl else None,
         )
         profile = server.profile
         letter = ""
@@ -157,6 +159,7 @@ class Sender:
             options.white_table_list,
             is_parallel=options.is_parallel,
             skips_generated=options.skip_generated_columns,
+            sends_ddl=sends_ddl,
         )
         self._timeout = (
             server.behaviour.sender_timeout_ms
@@ -302,7 +305,9 @@ class Sender:
             self.sent_lsn = self._out_lsn = of.end_lsn
             return
         profile = self._server.profile
-        is_dropping = options.is_parallel or profile.serial_drops
+        is_dropping = (
+            options.is_parallel or profile.serial_drops
+        ) and not options.enable_ddl_decoding
         is_told = profile.warns_of_ddl and self._session.hears_warnings
         if of.ddl_lsn is not None and is_dropping and is_told:
             yield self._ddl_notice(of) + gausswire.READY

@@ -103,7 +103,7 @@ class Truncate:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Statement:
-    """A DDL statement; only the serial plug-ins of newer servers show it."""
+    """A DDL statement; the serial plug-ins of newer servers show it, and GaussDB where it is asked for."""
 
     lsn: int
     sql: bytes
@@ -148,6 +148,7 @@ class Wanted:
 
     Attributes:
         time_zone: offset in minutes in which commit times are printed.
+        ddl: key of DDL statements, ``TDDL`` or ``JDDL``; None for none.
     """
 
     xids: bool = True
@@ -156,6 +157,12 @@ class Wanted:
     user: bool = False
     skip_empty: bool = False
     time_zone: int = 0
+    ddl: str | None = None
+
+    def statement(self, of: Statement) -> bytes:
+        """Print a DDL statement as GaussDB does."""
+        shown = json.loads(of.tree) if self.ddl == "JDDL" else of.sql.decode()
+        return json.dumps({self.ddl: shown}).encode()
 
 
 @functools.cache
@@ -260,9 +267,13 @@ class BinaryStyle:
             parts += [b"O", _tuple(row.old)]
         return self._record(row.lsn, row.op.encode(), b"".join(parts))
 
+    def statement(self, of: Statement) -> bytes:
+        """Write DDL as the text that it is in the other styles: how this one frames it is not documented."""
+        return self._record(of.lsn, b"", self._wanted.statement(of))
+
     @staticmethod
     def _record(lsn: int, kind: bytes, body: bytes) -> bytes:
-        return struct.pack(">IQ", 9 + len(body), lsn) + kind + body
+        return struct.pack(">IQ", 8 + len(kind) + len(body), lsn) + kind + body
 
 
 def _counted(letter: bytes, text: bytes) -> bytes:
@@ -292,6 +303,10 @@ class TextStyle:
     def __init__(self, wanted: Wanted, profile: Profile) -> None:
         self._wanted = wanted
         self._profile = profile
+
+    def statement(self, of: Statement) -> bytes:
+        """Write DDL."""
+        return self._wanted.statement(of)
 
     def begin(self, of: Transaction) -> bytes:
         """Write the BEGIN line."""
@@ -474,7 +489,7 @@ class ParallelStream:
             begun = True
             yield from put(style.begin(of), of.first_lsn, is_alone=True)
         for change in of.changes:
-            if isinstance(change, Truncate | Statement) or change.is_hidden:
+            if isinstance(change, Truncate) or (isinstance(change, Row) and change.is_hidden):
                 continue
             if change.lsn < from_lsn:
                 continue
@@ -482,7 +497,8 @@ class ParallelStream:
             if not begun:
                 begun = True
                 yield from put(style.begin(of), of.first_lsn, is_alone=True)
-            yield from put(style.row(change), change.lsn)
+            record = style.row(change) if isinstance(change, Row) else style.statement(change)
+            yield from put(record, change.lsn)
         buffer.handle(of.commit_lsn)
         if begun and of.end_lsn >= from_lsn:
             yield from put(style.commit(of), of.end_lsn, is_alone=True)
@@ -533,6 +549,8 @@ class SerialStream:
     def _change(self, change: Row | Truncate | Statement) -> bytes | None:
         if isinstance(change, Truncate):
             return truncate_text(change) if self._profile.sends_truncate else None
+        if isinstance(change, Statement) and self._wanted.ddl is not None:
+            return self._wanted.statement(change)
         if isinstance(change, Statement):
             return (
                 b"prefix: deparse, lsn: %d, relid %d, cmdtype: Simple, size: %d, content: %b\n"
@@ -565,6 +583,8 @@ class SqlStream(SerialStream):
     def _change(self, change: Row | Truncate | Statement) -> bytes | None:
         if isinstance(change, Truncate):
             return truncate_text(change) if self._profile.sends_truncate else None
+        if isinstance(change, Statement) and self._wanted.ddl is not None:
+            return self._wanted.statement(change)
         if isinstance(change, Statement):
             return (
                 b"message: prefix deparse, relid %d, cmdtype: Simple, sz: %d content: %b\n"

@@ -377,7 +377,7 @@ def test_gaussdb_has_keys_of_its_own(tmp_path: Path) -> None:
         ("", "gs_roach_1", "", "slot: gs_roach_1 has the wrong form; allowed: 1 to 63 of a-z"),
         ("", "..", "", "slot: .. has the wrong form"),
         ("", "or ders", "", "slot: or ders has the wrong form"),
-        ("", "s", "enable-ddl-decoding: true", "decoding.enable-ddl-decoding: true is not poss"),
+        ("", "s", "decode-sequence: true", "decoding.decode-sequence: true is not possible"),
         ("", "s", "parallel-decode-num: auto", "auto is not possible on gaussdb: the server takes"),
         ("", "s", "decode-style: j", "decoding.decode-style: applies only with parallel-decode"),
         ("", "s", "start-position: abc", "decoding.start-position: abc has the wrong form"),

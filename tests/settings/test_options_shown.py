@@ -111,8 +111,12 @@ SHOWN = {
         "collect/test_tables.py::test_generated_columns_are_skipped",
         f"{LANDED}::test_generated_columns",
     ],
-    "enable-ddl-decoding": [f"{LANDED}::test_what_cannot_be_had_keeps_the_daemon_down"],
-    "enable-ddl-json-format": [f"{TABLE}::test_what_cannot_be_had_is_refused"],
+    "enable-ddl-decoding": [
+        "integration/test_gauss_landing.py::test_ddl_that_gaussdb_sends_lands_between_its_rows"
+    ],
+    "enable-ddl-json-format": [
+        "integration/test_gauss_landing.py::test_ddl_that_gaussdb_sends_lands_between_its_rows"
+    ],
     "timezone-is-utc": [f"{LANDED}::test_times_land_in_utc"],
     "decode-sequence": [f"{TABLE}::test_what_cannot_be_had_is_refused"],
     "data-limit": [

@@ -259,8 +259,11 @@ def test_before_the_server_is_known_only_the_impossible_is_refused() -> None:
     """What GaussDB can do passes a check of the file alone."""
     kind = SourceKind.GAUSSDB
     assert not dict(refusals({"include-user": True, "include-originid": True}, kind))
-    refused = dict(refusals({"enable-ddl-decoding": True}, kind))["enable-ddl-decoding"]
-    assert refused.startswith("true is not possible on gaussdb: the format of DDL")
+    assert not dict(refusals({"enable-ddl-decoding": True}, kind))
+    refused = dict(refusals({"enable-ddl-decoding": True}, kind, OPENGAUSS))["enable-ddl-decoding"]
+    assert "openGauss has no such option" in refused
+    refused = dict(refusals({"decode-sequence": True}, kind))["decode-sequence"]
+    assert refused.startswith("true is not possible")
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ around them.
 """
 
 import dataclasses
+import re
 import struct
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -46,8 +47,9 @@ _RESERVED_SIZE: Final = 0xFFFFFFFE
 _LEAST_COLUMN: Final = 10
 _CASCADE: Final = 1
 _RESTART: Final = 2
-_MPPDB_DDL: Final = b"mppdb_decoding.ddl\0"
-_SQL_DDL: Final = b"sql_decoding.ddl\0"
+_DDL: Final = b"gaussdecode.ddl\0"
+_SERIAL_DDL: Final = {"s": b"prefix: ", "q": b"message: prefix "}
+_DDL_TEXT: Final = re.compile(rb'\{ *"[TJ]DDL"')
 
 Define = Callable[[Shape], Definition]
 Span = tuple[bytes, bytes]
@@ -69,10 +71,14 @@ class PlainTranslator:
         style: ``b``, ``t``, ``j``, ``s`` or ``q``.
         is_batched: sending-batch is 1.
         encoding: server_encoding.
+        takes_ddl: enable-ddl-decoding is on.
     """
 
-    def __init__(self, style: str, *, is_batched: bool, encoding: str = "UTF8") -> None:
+    def __init__(
+        self, style: str, *, is_batched: bool, encoding: str = "UTF8", takes_ddl: bool = False
+    ) -> None:
         self._style = style
+        self._takes_ddl = takes_ddl
         self._is_framed = is_batched and style in "tj"
         self._codec = _CODECS.get(encoding)
         self._known: dict[bytes, _Known] = {}
@@ -146,6 +152,9 @@ class PlainTranslator:
             time = heartbeat_time(struct.unpack(">q", record.take(8))[0])
             record.finish("bytes after the end of the record")
             self._heartbeat(dataclasses.replace(heartbeat, time=time))
+        elif self._takes_ddl and self._in_transaction:
+            rest = letter + record.take(record.left)
+            self._message(self._converted(rest) if _DDL_TEXT.match(rest) else rest)
         else:
             raise record.fail("unknown type of record", 1)
 
@@ -160,7 +169,9 @@ class PlainTranslator:
 
     def _statement(self, record: Reader, define: Define) -> None:
         style = self._style
-        if style in "js" and record.peek(1) == b"{":
+        if self._takes_ddl and _DDL_TEXT.match(record.peek(record.left)):
+            self._ddl(record)
+        elif style in "js" and record.peek(1) == b"{":
             self._row(record, json_row(record, is_utf8=self._codec is None), define)
         elif style in "tsq" and record.accept(b"table "):
             row = text_row(record)
@@ -176,10 +187,10 @@ class PlainTranslator:
             self._commit(commit_text(record, style))
         elif record.accept(b"HeartBeat:"):
             self._heartbeat(heartbeat_text(record, self._lsn))
-        elif style == "s" and record.peek(8) == b"prefix: ":
-            self._ddl(record, _MPPDB_DDL)
-        elif style == "q" and record.peek(16) == b"message: prefix ":
-            self._ddl(record, _SQL_DDL)
+        elif _SERIAL_DDL.get(style) and record.peek(16).startswith(_SERIAL_DDL[style]):
+            self._ddl(record)
+        elif self._takes_ddl and self._in_transaction:
+            self._message(record.take(record.left))
         else:
             raise record.fail("unknown statement")
 
@@ -204,10 +215,12 @@ class PlainTranslator:
         self._in_transaction = False
         self._emit(b"f", struct.pack(">QQqQ", self._lsn, boundary.xid, boundary.time, boundary.csn))
 
-    def _ddl(self, record: Reader, prefix: bytes) -> None:
+    def _ddl(self, record: Reader) -> None:
         self._require(True, "a DDL statement outside of a transaction")
-        text = self._converted(record.take(record.left))
-        self._emit(b"M\1", struct.pack(">Q", self._lsn), prefix, struct.pack(">I", len(text)), text)
+        self._message(self._converted(record.take(record.left)))
+
+    def _message(self, text: bytes) -> None:
+        self._emit(b"M\1", struct.pack(">Q", self._lsn), _DDL, struct.pack(">I", len(text)), text)
 
     def _heartbeat(self, heartbeat: Heartbeat) -> None:
         self._emit(b"h", struct.pack(">QQq", heartbeat.lsn, heartbeat.flushed, heartbeat.time))

@@ -220,6 +220,7 @@ class _Recorder:
             stream_style(StreamRequest.of(config)).encode(),
             is_batched(StreamRequest.of(config)),
             server.encoding,
+            takes_ddl=config.decoding.enable_ddl_decoding,
         )
         self._end_lsn = 0
         self._quiet = 0

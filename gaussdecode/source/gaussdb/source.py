@@ -148,7 +148,11 @@ class GaussSource:
         self._options = server_options(request, self._server.profile)
         self._is_parallel = decoding.is_parallel
         self._translator = translator_of(
-            settings, stream_style(request), self._server.encoding, is_batched=is_batched(request)
+            settings,
+            stream_style(request),
+            self._server.encoding,
+            is_batched=is_batched(request),
+            takes_ddl=decoding.enable_ddl_decoding,
         )
         self._catalog = GaussCatalog(address)
         nulls = nulls_of(self._server.version, stream_style(request))
@@ -239,7 +243,7 @@ class GaussSource:
 
 
 def translator_of(
-    settings: ReaderSettings, style: str, encoding: str, *, is_batched: bool
+    settings: ReaderSettings, style: str, encoding: str, *, is_batched: bool, takes_ddl: bool
 ) -> Translator:
     """Make the translator of a stream; half of desc-memory-limit is its own.
 
@@ -247,7 +251,7 @@ def translator_of(
     other in words.
     """
     memory_limit = settings.decoding.desc_memory_bytes // 2
-    return Translator(style.encode(), is_batched, encoding, memory_limit)
+    return Translator(style.encode(), is_batched, encoding, memory_limit, takes_ddl)
 
 
 def relations_of(settings: ReaderSettings, catalog: TableCatalog, nulls: Nulls) -> GaussRelations:

@@ -68,9 +68,11 @@ class Session:
         encoding: str = "UTF8",
         white_list: WhiteList | None = None,
         nulls: Nulls = Nulls.SENT,
+        *,
+        takes_ddl: bool = False,
     ) -> None:
         self.style = style
-        self.translator = Translator(style.encode(), bool(batch), encoding)
+        self.translator = Translator(style.encode(), bool(batch), encoding, takes_ddl=takes_ddl)
         self.relations = GaussRelations(white_list or WhiteList(), catalog, nulls=nulls)
         self.definitions: list[Definition] = []
 
@@ -370,7 +372,7 @@ def test_ddl_of_sql_decoding_is_kept() -> None:
     )
     (message,) = Session("q").open().feed(text, 99)
     assert isinstance(message, LogicalMessage)
-    assert message == LogicalMessage(True, 99, b"sql_decoding.ddl", text)
+    assert message == LogicalMessage(True, 99, b"gaussdecode.ddl", text)
     with pytest.raises(SequenceError, match="DDL"):
         Session("q").feed(text)
     with pytest.raises(WireError, match="unknown statement"):
@@ -381,7 +383,50 @@ def test_ddl_of_a_serial_plug_in_is_kept() -> None:
     """A DDL statement becomes a logical message, word for word."""
     text = b"prefix: deparse, lsn: 0/1, relid 5, cmdtype: 1, size: 2, content: {}\ndecode to: x"
     (message,) = Session("s").open().feed(text, 0x99)
-    assert message == LogicalMessage(True, 0x99, b"mppdb_decoding.ddl", text)
+    assert message == LogicalMessage(True, 0x99, b"gaussdecode.ddl", text)
+
+
+def binary_record(body: bytes) -> bytes:
+    """A record of style b, the only one of its payload."""
+    return struct.pack(">IQ", 8 + len(body), 0x99) + body + b"F"
+
+
+@pytest.mark.parametrize("style", "btjsq")
+@pytest.mark.parametrize(
+    "text", [b'{"TDDL": "DROP TABLE \xd6"}', b'{  "JDDL":{"fmt":""}}', b'{"TDDL"']
+)
+def test_ddl_that_was_asked_for_is_kept(style: str, text: bytes) -> None:
+    """In every style, converted to UTF-8; outside of a transaction it is refused."""
+    payload = binary_record(text) if style == "b" else text
+    session = Session(style, encoding="LATIN1", takes_ddl=True)
+    with pytest.raises((SequenceError, WireError)):
+        session.feed(payload)
+    session = Session(style, encoding="LATIN1", takes_ddl=True).open()
+    (message,) = session.feed(payload, 0x99)
+    kept = text.decode("latin-1").encode()
+    assert message == LogicalMessage(True, 0x99, b"gaussdecode.ddl", kept)
+    twin = PlainTranslator(style, is_batched=False, encoding="LATIN1", takes_ddl=True)
+    twin.feed(OPENING[style], 0, session.define)
+    (spelled,) = twin.feed(payload, 0x99, session.define)
+    assert parse(spelled) == message
+    with pytest.raises(WireError):
+        Session(style).open().feed(payload)
+
+
+@pytest.mark.parametrize("style", "btjsq")
+@pytest.mark.parametrize("record", [b"Zzz\0\xff", b"xDDL CREATE TABLE t()"])
+def test_a_record_that_nobody_knows_is_kept_where_ddl_may_come(style: str, record: bytes) -> None:
+    """Byte for byte; where no DDL was asked for it is damage."""
+    payload = binary_record(record) if style == "b" else record
+    session = Session(style, encoding="GBK", takes_ddl=True).open()
+    (message,) = session.feed(payload, 0x99)
+    assert message == LogicalMessage(True, 0x99, b"gaussdecode.ddl", record)
+    twin = PlainTranslator(style, is_batched=False, encoding="GBK", takes_ddl=True)
+    twin.feed(OPENING[style], 0, session.define)
+    (spelled,) = twin.feed(payload, 0x99, session.define)
+    assert parse(spelled) == message
+    with pytest.raises(WireError, match="unknown"):
+        Session(style, encoding="GBK").open().feed(payload)
 
 
 def test_rows_of_test_decoding() -> None:

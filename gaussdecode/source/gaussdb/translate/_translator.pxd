@@ -74,6 +74,7 @@ cdef class Translator:
     cdef Buffer single          # a text whose quotes stood doubled
     cdef KnownTable known
     cdef size_t memory_limit
+    cdef bint takes_ddl
     cdef readonly size_t held_bytes     # of descriptions
     cdef Known *last            # table of the row before
 
@@ -98,7 +99,8 @@ cdef class Translator:
     cdef int begin(self, const Boundary *boundary) except -1 nogil
     cdef int commit(self, const Boundary *boundary) except -1 nogil
     cdef int take_heartbeat(self) except -1 nogil
-    cdef int emit_ddl(self, const char *prefix, size_t prefix_size) except -1 nogil
+    cdef bint is_ddl(self) noexcept nogil
+    cdef int emit_ddl(self, bint is_text) except -1 nogil
     cdef Known *find(self) noexcept nogil
     cdef int ask(self) except -1 nogil
     cdef int take_row(self) except -1 nogil

@@ -19,7 +19,12 @@ class Translator:
     unconverted_count: int
     held_bytes: int
     def __init__(
-        self, style: bytes, is_batched: bool, encoding: str, memory_limit: int = ...
+        self,
+        style: bytes,
+        is_batched: bool,
+        encoding: str,
+        memory_limit: int = ...,
+        takes_ddl: bool = ...,
     ) -> None: ...
     def describe(self) -> Shape: ...
     def define(self, definition: Definition) -> None: ...

@@ -27,8 +27,11 @@ Canonical messages (integers big-endian; I U D T M as in `protocol/canonical.py`
 What was not sent is 0, an empty user, or a time of INT64_MIN; times count microseconds since
 2000. Serial plug-ins send the CSN with the commit only. A DELETE without an old tuple becomes
 a K tuple of NULLs, under a relation without identity, and of a table that has one a D with the
-letter of no tuple (see `source.gaussdb.identity`, upserts). A DDL statement of a serial plug-in
-becomes a transactional logical message with the prefix `mppdb_decoding.ddl` or `sql_decoding.ddl`.
+letter of no tuple (see `source.gaussdb.identity`, upserts). A DDL statement becomes a transactional
+logical message with the prefix `gaussdecode.ddl`, word for word: one of a serial plug-in, and of
+enable-ddl-decoding one that begins with `{"TDDL"` or `{"JDDL"` in every style. How style b frames
+them is not documented. So with that option a record in a transaction that is not known is such
+a message too, byte for byte; without it, it is damage.
 
 A version costs memory for its table's spelling; above `memory_limit` all are forgotten but the
 newest, and asked for again.
@@ -93,13 +96,10 @@ cdef enum:
 
 cdef extern from *:
     """
-    #define GD_MPPDB_DDL "mppdb_decoding.ddl"
-    #define GD_SQL_DDL "sql_decoding.ddl"
+    #define GD_DDL_PREFIX "gaussdecode.ddl"
     """
-    const char *MPPDB_DDL "GD_MPPDB_DDL"
-    const size_t MPPDB_DDL_SIZE "sizeof(GD_MPPDB_DDL)"
-    const char *SQL_DDL "GD_SQL_DDL"
-    const size_t SQL_DDL_SIZE "sizeof(GD_SQL_DDL)"
+    const char *DDL_PREFIX "GD_DDL_PREFIX"
+    const size_t DDL_PREFIX_SIZE "sizeof(GD_DDL_PREFIX)"
 
 
 cdef class Translator:
@@ -110,6 +110,7 @@ cdef class Translator:
         is_batched: sending-batch is 1; says how texts are framed.
         encoding: server_encoding.
         memory_limit: bytes of descriptions above which they are forgotten; 0 for no limit.
+        takes_ddl: enable-ddl-decoding is on.
 
     Raises:
         SourceRefusedError: an encoding that is not supported.
@@ -117,12 +118,13 @@ cdef class Translator:
 
     def __cinit__(
         self, bytes style not None, bint is_batched, str encoding not None,
-        size_t memory_limit=0,
+        size_t memory_limit=0, bint takes_ddl=False,
     ):
         if len(style) != 1 or style not in b"btjsq":
             raise ValueError(f"no style {style!r}")
         self.style = style[0]
         self.memory_limit = memory_limit
+        self.takes_ddl = takes_ddl
         self.is_binary = self.style == STYLE_BINARY
         self.is_framed = is_batched and (self.style == STYLE_TEXT or self.style == STYLE_JSON)
         self.transcoder = Transcoder(encoding)
@@ -246,6 +248,9 @@ cdef class Translator:
             return self.commit(&boundary)
         if letter == c"h":
             return self.take_heartbeat()
+        if self.takes_ddl and self.in_transaction:
+            record.next -= 1
+            return self.emit_ddl(self.is_ddl())
         return fail_wire(record, b"unknown type of record", 1)
 
     cdef bint take_like_last(self) except -1 nogil:
@@ -346,6 +351,8 @@ cdef class Translator:
         cdef bint is_serial = self.style == STYLE_SERIAL
         row_clear(&self.row, 0)
         self.is_json = False
+        if self.takes_ddl and self.is_ddl():
+            return self.emit_ddl(True)
         if record.next < record.end and record.next[0] == c"{" and (
             is_serial or self.style == STYLE_JSON
         ):
@@ -374,10 +381,12 @@ cdef class Translator:
             return self.take_heartbeat()
         if is_serial and accept(record, b"prefix: ", 8):
             record.next -= 8
-            return self.emit_ddl(MPPDB_DDL, MPPDB_DDL_SIZE)
+            return self.emit_ddl(True)
         if self.style == STYLE_SQL and accept(record, b"message: prefix ", 16):
             record.next -= 16
-            return self.emit_ddl(SQL_DDL, SQL_DDL_SIZE)
+            return self.emit_ddl(True)
+        if self.takes_ddl and self.in_transaction:
+            return self.emit_ddl(False)
         return fail_wire(record, b"unknown statement", 0)
 
     # ---- boundaries
@@ -447,22 +456,35 @@ cdef class Translator:
         append_uint64(out, <uint64_t>heartbeat.time)
         return TRANSLATED
 
-    cdef int emit_ddl(self, const char *prefix, size_t prefix_size) except -1 nogil:
-        """Pass a DDL statement on as a transactional logical message."""
+    cdef bint is_ddl(self) noexcept nogil:
+        """Whether the rest of the record is what enable-ddl-decoding sends as text."""
+        cdef const uint8_t *text = self.record.next
+        cdef const uint8_t *end = self.record.end
+        if text == end or text[0] != c"{":
+            return False
+        text += 1
+        while text < end and text[0] == c" ":
+            text += 1
+        return end - text >= 6 and (
+            memcmp(text, b"\"TDDL\"", 6) == 0 or memcmp(text, b"\"JDDL\"", 6) == 0
+        )
+
+    cdef int emit_ddl(self, bint is_text) except -1 nogil:
+        """Pass the rest of the record on as a transactional logical message."""
         cdef Buffer *out = &self.out
-        cdef size_t start
+        cdef size_t start, size = self.record.end - self.record.next
         if not self.in_transaction:
             self.fail_order(b"a DDL statement outside of a transaction")
         self.tag = LETTER_MESSAGE
         self.framed.count[<int>TALLY_MESSAGE] += 1
         buffer_append(out, b"M\x01", 2)
         append_uint64(out, self.lsn)
-        buffer_append(out, prefix, prefix_size)
+        buffer_append(out, DDL_PREFIX, DDL_PREFIX_SIZE)
         append_uint32(out, 0)
         start = out.size
-        if not self.transcoder.append(
-            out, self.record.next, self.record.end - self.record.next
-        ):
+        if not is_text:
+            buffer_append(out, self.record.next, size)
+        elif not self.transcoder.append(out, self.record.next, size):
             self.unconverted_count += 1
         put_uint32(out.data + start - 4, <uint32_t>(out.size - start))
         return TRANSLATED
