@@ -471,19 +471,27 @@ def _suspects(seen: Seen) -> Told | None:
 
 
 def _misfits(seen: Seen) -> Told | None:
+    told = []
+    if seen.is_recent("decode_misfit_values_total"):
+        count = counted(round(seen.total("decode_misfit_values_total")), "value")
+        told.append(
+            (
+                f"{count} did not fit their column since the start, and are kept as text in gd_raw.",
+                "See gd_raw in the newest files; nothing is lost.",
+            )
+        )
     if seen.is_recent("collect_unread_ddl_total"):
         count = counted(round(seen.total("collect_unread_ddl_total")), "message")
-        return (
-            f"{count} with prefix gaussdecode.ddl could not be read as DDL since the start.",
-            "See content in the newest files of gd_ddl; nothing is lost.",
+        told.append(
+            (
+                f"{count} with prefix gaussdecode.ddl could not be read as DDL since the start.",
+                "See content in the newest files of gd_ddl; nothing is lost.",
+            )
         )
-    if not seen.is_recent("decode_misfit_values_total"):
+    if not told:
         return None
-    count = counted(round(seen.total("decode_misfit_values_total")), "value")
-    return (
-        f"{count} did not fit their column since the start, and are kept as text in gd_raw.",
-        "See gd_raw in the newest files; nothing is lost.",
-    )
+    texts, advice = zip(*told, strict=True)
+    return " ".join(texts), " ".join(advice)
 
 
 def _not_streamed(seen: Seen) -> Told | None:

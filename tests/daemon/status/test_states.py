@@ -238,6 +238,17 @@ def test_no_state_is_told_beside_its_bound(case: Case) -> None:
     assert find_troubles(case.look()) == []
 
 
+def test_values_and_ddl_that_do_not_fit_are_both_told() -> None:
+    """Neither hides the other."""
+    ages = {"decode_misfit_values_total": 60.0, "collect_unread_ddl_total": 60.0}
+    case = Case("misfits", {g(name): "0x60 3x60" for name in ages}, {"ages": ages})
+    (trouble,) = find_troubles(case.look())
+    assert "3 values" in trouble.what
+    assert "3 messages" in trouble.what
+    assert "gd_raw" in trouble.action
+    assert "gd_ddl" in trouble.action
+
+
 def test_the_table_is_whole() -> None:
     """Every state that can be seen has a case, every alert a state, every state a section."""
     assert {case.state for case in BAD} | FROM_OUTSIDE == set(BY_STATE)
