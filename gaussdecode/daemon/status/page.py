@@ -278,9 +278,13 @@ def _waits(picture: Picture) -> str:
 
 
 def _chart(
-    points: Sequence[tuple[float, float]], title: str, now: str, spell: Any
+    points: Sequence[tuple[float, float]], title: str, present: float | None, spell: Any
 ) -> str:  # Any: a function
-    """One line chart; where nothing is known, there is no line."""
+    """One line chart, which ends at the present figure; where nothing is known, there is no line."""
+    now = known(present, spell)
+    if points:  # the newest sample may be some seconds old
+        newest = (0.0, math.nan if present is None else float(present))
+        points = [*(point for point in points if point[0]), newest]
     highest = max((value for _, value in points if not math.isnan(value)), default=0.0)
     length = max((ago for ago, _ in points), default=0.0) or 1.0
     label = f"{title}: now {now}, highest {spell(highest)} in {span(length)}"
@@ -310,8 +314,8 @@ def _charts(picture: Picture) -> str:
         ("decode_change_queue_entries", "decode change queues", done, _batches),
     )
     inner = "".join(
-        _chart(series(samples, name, _POINTS), title, known(now, spell), spell)
-        for name, title, now, spell in charts
+        _chart(series(samples, name, _POINTS), title, present, spell)
+        for name, title, present, spell in charts
     )
     length = span(len(samples) * INTERVAL_SECONDS)
     return f'<section id="history"><h2>The last {length}</h2><div class="two">{inner}</div></section>\n'

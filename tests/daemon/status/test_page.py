@@ -311,6 +311,7 @@ def test_a_chart_has_the_figure_of_its_tile_times_and_gaps() -> None:
     )
     (drawing,) = re.findall(r'aria-label="lag: now.*?</svg>', page)
     assert drawing.count('class="area"') == 2
+    assert drawing.startswith('aria-label="lag: now 7.5 GB, highest 7.5 GB in')  # and ends there
 
 
 @pytest.fixture(scope="module")
