@@ -82,12 +82,12 @@ def test_too_few_descriptors_for_a_command(landed: Daemon, count: int) -> None:
             assert f"LimitNOFILE= of a unit, `ulimit -n` of a shell); it is {count}" in said
 
 
-@pytest.mark.parametrize("mebibytes", [350, 400, 450, 550, 600, 650])
+@pytest.mark.parametrize("mebibytes", [300, 400, 450, 550, 600, 650])
 def test_too_little_memory_for_the_daemon(landed: Daemon, mebibytes: int) -> None:
     """Threads, libraries and queues ask for it; each says what to raise or to lower.
 
-    Where it is just enough, the daemon streams and tells its state; that is not the same in each
-    run.
+    Where it is just enough, the daemon streams and tells its state, for a while at least; that is not
+    the same in each run. Up to 400 MiB it ends.
     """
     command = shlex.join([sys.executable, "-m", "gaussdecode", "run", str(landed.config_path)])
     with subprocess.Popen(
@@ -100,12 +100,11 @@ def test_too_little_memory_for_the_daemon(landed: Daemon, mebibytes: int) -> Non
             wait_until(
                 lambda: (
                     process.poll() is not None
-                    or (landed.status() or {}).get("state") == "streaming"
+                    or (mebibytes > 400 and (landed.status() or {}).get("state") == "streaming")
                 ),
                 "the daemon streams or ends",
             )
             if process.poll() is None:
-                assert mebibytes > 400
                 process.terminate()
             said = process.communicate(timeout=60)[1].decode()
         finally:

@@ -132,7 +132,7 @@ def test_wrong_authority(
     )
     daemon = make_daemon(guarded, dsn=dsn, config=_STRICT)
     assert daemon.start().wait() == EX_CONFIG
-    assert "not signed by sslrootcert" in daemon.log_tail()
+    assert "sslrootcert must have the authority that signed it" in daemon.log_tail()
 
 
 def test_wrong_password(

@@ -45,7 +45,7 @@ def expressions() -> Iterator[str]:
             text = target["expr"].replace("$slot", ".+").replace("$instance", ".+")
             yield text.replace("$__rate_interval", "1m")
     for rule in installed():
-        yield re.sub(r" (==|<|>) ", r" \1 bool ", rule["expr"])
+        yield re.sub(r" (==|!=|<|>) ", r" \1 bool ", rule["expr"])
 
 
 @pytest.fixture
