@@ -23,6 +23,7 @@ _SMALL: Final = {
     DRIVER_BYTES: "0",  # tasks, however small the tables
     "spark.sql.shuffle.partitions": "1",
     "spark.default.parallelism": "1",
+    "spark.databricks.delta.snapshotPartitions": "1",  # else fifty tasks for the log of each table
     # Planning anew and compiling take longer than these few rows.
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
