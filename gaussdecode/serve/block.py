@@ -1,10 +1,11 @@
-"""A block: whole transactions of a landing, in order, between the reader of the log and an output plug-in.
+"""A block: transactions of a landing, in order, between the reader of the log and an output plug-in.
 
 The reader (`serve.reader`) makes blocks of entries. An `Output` writes the messages of a block. The sender
 frames them for a client. None of the three looks at single rows in Python.
 """
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Protocol
 
 import numpy as np
@@ -66,10 +67,12 @@ class TableRows:
         schema: names, types and key, as landed.
         rows: columns of the landing's file, see docs/landing-format.md: ``gd_op``, ``gd_unchanged``, ``gd_old``,
             ``gd_raw``, ``gd_change_lsn`` where the landing has it, and the table's own. In order.
+        truncates: flags of its rows of op T: ``(cascade, restart_identity)`` by row.
     """
 
     schema: TableSchema
     rows: pa.RecordBatch
+    truncates: Mapping[int, tuple[bool, bool]] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -104,7 +107,10 @@ class Transactions:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Block:
-    """Whole transactions, and their rows in order.
+    """Transactions, and their rows in order.
+
+    A transaction that is too large for one block goes on in the next ones; all of these have it among their
+    `transactions`, the later ones with none before it.
 
     Attributes:
         epoch: of their positions.
@@ -114,6 +120,8 @@ class Block:
         row_index: int64 of length N: its row there.
         change_lsn: uint64 of length N: LSN of each change; `end_lsn` of its transaction where the landing does
             not have it.
+        is_continued: rows of the first transaction stood in the block before: its BEGIN is written.
+        is_open: rows of the last transaction stand in the next block: its COMMIT is not due.
     """
 
     epoch: int
@@ -122,6 +130,8 @@ class Block:
     row_table: npt.NDArray[np.int32]
     row_index: npt.NDArray[np.int64]
     change_lsn: npt.NDArray[np.uint64]
+    is_continued: bool = False
+    is_open: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

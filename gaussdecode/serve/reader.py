@@ -1,0 +1,589 @@
+"""Read a landing for clients: entries of its log as blocks of transactions, in order.
+
+Given the root of a landing, or the URL of its mirror. Promises every transaction after a position, each once and
+in the landing's order, with rows of all tables in their order; and an error in place of rows that are
+missing, or may be. Reads only files that the log names, at most a few row groups of each table at a time.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from gaussdecode.errors import LandingError
+from gaussdecode.model.entry import CommitEntry
+from gaussdecode.model.landing import EntryKind, LandingFile, SourcePosition
+from gaussdecode.model.lsn import Lsn
+from gaussdecode.model.quarantine import Quarantine, ended_by
+from gaussdecode.model.title import table_title
+from gaussdecode.serve.block import Block, ServedColumn, TableRows, TableSchema, Transactions
+from gaussdecode.serve.errors import ServeError
+from gaussdecode.spark.log.events import as_int64
+from gaussdecode.spark.log.landing import Landing, Point
+from gaussdecode.spark.log.place import Given, parquet_file
+
+CHANGE_LSN: Final = "gd_change_lsn"
+TRANSACTIONS: Final = "gd_transactions"
+_OBJECT_NOT_IN_PREREQUISITE_STATE: Final = "55000"
+_FEATURE_NOT_SUPPORTED: Final = "0A000"
+_DATA_CORRUPTED: Final = "XX001"
+_CHUNK_BYTES: Final = 4 << 20  # of a file; its rows are several times as large in memory
+_SEQ_BITS: Final = 40  # rows of a transaction; the rest numbers the transactions of an entry
+_SKIPPED: Final = frozenset({"gd_epoch", "gd_lsn", "gd_csn", "gd_xid", "gd_ts", "gd_source"})
+
+Wanted = Callable[[str, str], bool]
+"""Whether a client gets a table, by its schema and name."""
+
+
+def every_table(schema: str, name: str) -> bool:
+    """Want all tables."""
+    del schema, name
+    return True
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ReadPosition:
+    """How far a client has read a landing.
+
+    Attributes:
+        n: number of the next entry to read.
+        epoch: of `lsn`.
+        lsn: transactions of that entry that end up to here have been read.
+        csn: likewise, where the landing is in the order of CSNs; 0 elsewhere.
+    """
+
+    n: int
+    epoch: int
+    lsn: int
+    csn: int = 0
+
+
+class LandingReader:
+    """Reads the landing below a root for one client, or for several that want the same tables.
+
+    Attributes:
+        landing: its log and schemas.
+    """
+
+    def __init__(
+        self, root: Given, *, wanted: Wanted = every_table, include_snapshot: bool = False
+    ) -> None:
+        """Open a landing.
+
+        Args:
+            root: directory of the landing, or URL of its mirror.
+            wanted: tells the tables whose rows are read.
+            include_snapshot: read rows of snapshots too, as a transaction at the snapshot's position.
+
+        Raises:
+            ConfigError: there is no landing.
+            LandingError: the landing is damaged or newer than this program.
+            ServeError: the landing has several sources.
+        """
+        self.landing = Landing(root)
+        self._wanted = wanted
+        self._include_snapshot = include_snapshot
+        if self.landing.has_several:
+            raise ServeError(
+                _FEATURE_NOT_SUPPORTED,
+                f"this landing has several sources ({', '.join(self.landing.sources)}), whose LSNs are not comparable",
+                hint="Serve landings of one source each.",
+            )
+
+    # --- positions -------------------------------------------------------------------------
+
+    def end(self) -> ReadPosition:
+        """The position after everything that has landed.
+
+        Raises:
+            ServeError: the log is empty.
+        """
+        last = self.landing.last_n
+        if last < 0:
+            raise ServeError(
+                _OBJECT_NOT_IN_PREREQUISITE_STATE,
+                "nothing has landed yet",
+                hint="Wait until the daemon has written its first entry.",
+            )
+        return self._after(self.landing.entry(last))
+
+    def beginning(self) -> ReadPosition:
+        """The position before the oldest entry that retention has left."""
+        first = self.landing.first_n
+        return self._before(self.landing.entry(first)) if first else ReadPosition(0, 0, 0)
+
+    def at(self, lsn: int) -> ReadPosition:
+        """The position after all transactions that end up to an LSN, in the newest epoch that has it.
+
+        Args:
+            lsn: end of a commit record, or any LSN; one after the end of the log means the end.
+
+        Raises:
+            ServeError: the log does not reach so far back any more.
+        """
+        end = self.end()
+        if lsn >= end.lsn:
+            return end
+        first = self.landing.first_n
+        n = self.landing.resolve(Point(lsn=lsn)) if self._holds(lsn, first) else first - 1
+        if n < first and first > 0:
+            held = self.landing.entry(first)
+            raise ServeError(
+                _OBJECT_NOT_IN_PREREQUISITE_STATE,
+                f"can no longer read from {Lsn(lsn)}: entries before {first} were removed by retention",
+                f"The oldest entry ends at {Lsn(self._position(held).lsn)}.",
+                "Drop the slot and make it anew; landing.retention says how long entries are kept.",
+            )
+        if n < first:
+            return ReadPosition(0, 0, 0)
+        after = self._after(self.landing.entry(n))
+        return dataclasses.replace(after, lsn=max(lsn, after.lsn))
+
+    def _holds(self, lsn: int, first: int) -> bool:
+        return self._position(self.landing.entry(first)).lsn <= lsn
+
+    def _position(self, entry: CommitEntry) -> SourcePosition:
+        return self.landing.position(entry)
+
+    def _after(self, entry: CommitEntry) -> ReadPosition:
+        position = self._position(entry)
+        return ReadPosition(entry.n + 1, position.epoch, position.lsn, self._csn_of(position.csn))
+
+    def _before(self, entry: CommitEntry) -> ReadPosition:
+        """Before all transactions of an entry."""
+        return ReadPosition(entry.n, self._position(entry).epoch, 0)
+
+    def _csn_of(self, csn: int | None) -> int:
+        return (csn or 0) if self.landing.is_by_csn else 0
+
+    def after(self, entry: CommitEntry) -> ReadPosition:
+        """The position after an entry that was read."""
+        return self._after(entry)
+
+    # --- what is missing -------------------------------------------------------------------
+
+    def check_start(self, position: ReadPosition) -> None:
+        """Refuse to begin where rows of a wanted table do not land.
+
+        Raises:
+            ServeError: a wanted table is in quarantine there.
+        """
+        tables: dict[str, CommitEntry] = {}
+        for entry in self.landing.entries(self.landing.first_n, position.n - 1):
+            if entry.kind is EntryKind.QUARANTINE:
+                tables[Quarantine.from_extra(entry.extra).table] = entry
+            for table in ended_by(entry):
+                tables.pop(table, None)
+        for entry in tables.values():
+            self.check(entry)
+
+    def check(self, entry: CommitEntry) -> None:
+        """Refuse an entry after which rows are missing, or may be.
+
+        Raises:
+            ServeError: it says so, of a table that is wanted.
+        """
+        if entry.kind is EntryKind.GAP:
+            until = Lsn(entry.extra["until_lsn"])
+            raise self._missing(entry, f"changes are missing up to {until}")
+        if entry.kind is EntryKind.QUARANTINE:
+            table = Quarantine.from_extra(entry.extra)
+            if self._wanted(table.namespace, table.name):
+                raise ServeError(
+                    _OBJECT_NOT_IN_PREREQUISITE_STATE,
+                    f"rows of {table.title} do not land since {Lsn(table.from_lsn)} (entry {entry.n}): {table.error}",
+                    hint="Take a snapshot of the table with the daemon, or leave the table out of what this client "
+                    "asks for.",
+                )
+        if entry.kind is EntryKind.SUSPECT and self._concerns(entry):
+            raise self._missing(entry, "changes may be missing")
+
+    def _concerns(self, entry: CommitEntry) -> bool:
+        if entry.extra.get("is_any_table") or not entry.extra.get("tables"):
+            return True
+        changes = entry.extra.get("changes", {})
+        return any(
+            self._is_wanted(table)
+            for table in entry.extra["tables"]
+            if not changes.get(table, {}).get("comes_whole")
+        )
+
+    def _is_wanted(self, table: str) -> bool:
+        for schema_id in self.landing.schema_ids(table)[:1]:
+            record = self.landing.schema_record(table, schema_id)
+            return self._wanted(record["schema"], record["name"])
+        return True
+
+    def _missing(self, entry: CommitEntry, what: str) -> ServeError:
+        position = self._position(entry)
+        return ServeError(
+            _OBJECT_NOT_IN_PREREQUISITE_STATE,
+            f"{what} after {Lsn(position.lsn)} (entry {entry.n}): {entry.extra.get('text', entry.kind)}",
+            hint="Read the tables anew on the client's side. Then move the slot past this entry: "
+            f"SELECT pg_replication_slot_advance(SLOT, '{Lsn(position.lsn)}').",
+        )
+
+    # --- rows ------------------------------------------------------------------------------
+
+    def entries(self, first: int) -> Iterator[CommitEntry]:
+        """Entries from a number up to the end of the log, each checked against the one before.
+
+        Raises:
+            LandingError: one is damaged, missing, or was removed by retention.
+        """
+        yield from self.landing.entries(first, self.landing.last_n)
+
+    def blocks(self, entry: CommitEntry, after: ReadPosition) -> Iterator[Block]:
+        """Blocks of an entry; none if it has no transactions after a position.
+
+        Args:
+            entry: of this landing's log.
+            after: transactions of the entry that end up to its LSN (CSN) are left out; it is looked at
+                only if its `n` is that of the entry.
+
+        Raises:
+            ServeError: rows are missing, or may be; or a file is damaged.
+        """
+        self.check(entry)
+        try:
+            if entry.kind is EntryKind.DATA:
+                yield from self._data(entry, after if after.n == entry.n else None)
+            elif entry.kind is EntryKind.SNAPSHOT and self._include_snapshot:
+                yield from self._snapshot(entry)
+        except (OSError, pa.ArrowException, LandingError) as error:
+            raise ServeError(
+                _DATA_CORRUPTED,
+                f"entry {entry.n} cannot be read: {error}",
+                hint="gaussdecode verify names damaged files.",
+            ) from error
+
+    def _data(self, entry: CommitEntry, after: ReadPosition | None) -> Iterator[Block]:
+        transactions = self._transactions(entry)
+        if transactions is None:
+            if any(file.table != TRANSACTIONS and file.ops for file in entry.files):
+                raise LandingError(f"it has rows, and no {TRANSACTIONS}")
+            return
+        first = 0
+        if after is not None:
+            is_read = (
+                transactions.csn <= after.csn
+                if self.landing.is_by_csn
+                else transactions.end_lsn <= np.uint64(after.lsn)
+            )
+            first = int(is_read.argmin()) if not is_read.all() else len(is_read)
+        if first == len(transactions.end_lsn):
+            return
+        streams = [
+            _Stream(self, files, entry, transactions.end_lsn)
+            for files in self._files_by_schema(entry)
+        ]
+        epoch = self._position(entry).epoch
+        yield from _merged(epoch, transactions, first, streams)
+
+    def _files_by_schema(self, entry: CommitEntry) -> Iterator[list[LandingFile]]:
+        """Files of each wanted table, in order."""
+        found: dict[str, list[LandingFile]] = {}
+        for file in entry.files:
+            if not file.table.startswith("gd_"):
+                found.setdefault(file.table, []).append(file)
+        for files in found.values():
+            schema = self.schema(files[0].table, files[0].schema_id)
+            if self._wanted(schema.schema, schema.name):
+                yield files
+
+    def schema(self, table: str, schema_id: str) -> TableSchema:
+        """A version of a table's columns."""
+        record = self.landing.schema_record(table, schema_id)
+        key = record["key"]
+        return TableSchema(
+            schema_id,
+            record["schema"],
+            record["name"],
+            record["oid"],
+            record["identity"],
+            None if key is None else tuple(key),
+            tuple(
+                ServedColumn(
+                    column["name"],
+                    column["landed"],
+                    column["type"],
+                    column["type_oid"],
+                    column["type_modifier"],
+                    column["type_text"],
+                    column["identity"],
+                )
+                for column in record["columns"]
+            ),
+        )
+
+    def _transactions(self, entry: CommitEntry) -> Transactions | None:
+        parts = []
+        for file in entry.files:
+            if file.table == TRANSACTIONS:
+                with parquet_file(self.landing.root / file.path) as opened:
+                    parts.append(opened.read())
+        if not parts:
+            return None
+        rows = pa.concat_tables(parts, promote_options="default")
+        end_lsn = _lsns(rows.column("gd_lsn"))
+        count = len(end_lsn)
+        return Transactions(
+            xid=as_int64(rows.column("gd_xid")),
+            end_lsn=end_lsn,
+            commit_lsn=_lsns_or(rows, "gd_commit_lsn", end_lsn),
+            first_lsn=_lsns_or(rows, "gd_first_lsn", end_lsn),
+            csn=as_int64(rows.column("gd_csn")),
+            time_us=as_int64(rows.column("gd_ts").cast(pa.int64())),
+            origin=_texts(rows, "origin", count),
+            user=_texts(rows, "user", count),
+            gid=_texts(rows, "gd_gid", count),
+            row_ends=np.zeros(count, np.int64),
+        )
+
+    def _snapshot(self, entry: CommitEntry) -> Iterator[Block]:
+        """Rows of a snapshot as one transaction, table by table."""
+        said = entry.extra["snapshot"]
+        lsn = np.array([said["lsn"]], np.uint64)
+        none = np.zeros(1, np.int64)
+        transactions = Transactions(
+            none, lsn, lsn, lsn, none, none, (None,), (None,), (None,), none
+        )
+        blocks: Iterator[tuple[TableRows, int]] = (
+            (TableRows(schema, batch), batch.num_rows)
+            for files in self._files_by_schema(entry)
+            for file in files
+            for schema in (self.schema(file.table, file.schema_id),)
+            for batch in self._batches(file)
+        )
+        before: Block | None = None
+        for rows, count in blocks:
+            block = Block(
+                said["epoch"],
+                dataclasses.replace(transactions, row_ends=np.array([count], np.int64)),
+                (rows,),
+                np.zeros(count, np.int32),
+                np.arange(count, dtype=np.int64),
+                np.full(count, lsn[0], np.uint64),
+                is_continued=before is not None,
+                is_open=True,
+            )
+            if before is not None:
+                yield before
+            before = block
+        if before is not None:
+            yield dataclasses.replace(before, is_open=False)
+
+    def _batches(self, file: LandingFile) -> Iterator[pa.RecordBatch]:
+        """Rows of a file, some MiB of it at a time."""
+        rows = max(1, min(file.rows, file.rows * _CHUNK_BYTES // max(1, file.bytes)))
+        with parquet_file(self.landing.root / file.path) as opened:
+            yield from opened.iter_batches(rows, use_threads=False)
+
+
+@dataclasses.dataclass(slots=True)
+class _Chunk:
+    """Rows of one schema that are read and not yet in a block.
+
+    Attributes:
+        schema: their schema.
+        rows: columns that plug-ins look at.
+        keys: uint64, rising: number of the transaction in the entry, and of the row in it.
+        change_lsn: uint64.
+        first: rows before it are in blocks.
+    """
+
+    schema: TableSchema
+    rows: pa.RecordBatch
+    keys: npt.NDArray[np.uint64]
+    change_lsn: npt.NDArray[np.uint64]
+    first: int = 0
+
+
+class _Stream:
+    """Rows of one table in an entry, in order, chunk by chunk."""
+
+    def __init__(
+        self,
+        reader: LandingReader,
+        files: Sequence[LandingFile],
+        entry: CommitEntry,
+        ends: npt.NDArray[np.uint64],
+    ) -> None:
+        self._order = np.argsort(ends, kind="stable")
+        self._ends = ends[self._order]
+        self._flags = {
+            (truncate.position.lsn, truncate.position.seq): (
+                truncate.cascade,
+                truncate.restart_identity,
+            )
+            for truncate in entry.truncates
+            if truncate.table == files[0].table
+        }
+        self._chunks = self._read(reader, files)
+        self.chunk = next(self._chunks, None)
+
+    def _read(self, reader: LandingReader, files: Sequence[LandingFile]) -> Iterator[_Chunk]:
+        last = np.uint64(0)
+        for file in files:
+            schema = reader.schema(file.table, file.schema_id)
+            for batch in reader._batches(file):  # noqa: SLF001
+                chunk = self._chunk(schema, batch)
+                if len(chunk.keys) and not (
+                    last <= chunk.keys[0] and (chunk.keys[1:] > chunk.keys[:-1]).all()
+                ):
+                    raise LandingError(
+                        f"rows of {table_title(schema.schema, schema.name)} are not in order; "
+                        "compact or land anew: early versions wrote such entries"
+                    )
+                if len(chunk.keys):
+                    last = chunk.keys[-1]
+                    yield chunk
+
+    def _chunk(self, schema: TableSchema, batch: pa.RecordBatch) -> _Chunk:
+        lsns = _lsns(batch.column("gd_lsn"))
+        seqs = as_int64(batch.column("gd_seq"))
+        at = np.searchsorted(self._ends, lsns)
+        if (at == len(self._ends)).any() or (self._ends[at] != lsns).any():
+            raise LandingError(f"a row is of no transaction of {TRANSACTIONS}")
+        keys = (self._order[at].astype(np.uint64) << np.uint64(_SEQ_BITS)) | seqs.astype(np.uint64)
+        change = _lsns_or(pa.Table.from_batches([batch]), CHANGE_LSN, lsns)
+        kept = [name for name in batch.schema.names if name not in _SKIPPED]
+        return _Chunk(schema, batch.select(kept), keys, change)
+
+    def take(self, limit: np.uint64) -> Iterator[tuple[TableRows, Any, Any]]:
+        """Take rows with keys up to a limit; with each part its keys and LSNs.
+
+        Args:
+            limit: not above the last key of the present chunk, unless that is the last chunk.
+        """
+        while self.chunk is not None:
+            chunk = self.chunk
+            end = int(np.searchsorted(chunk.keys, limit, "right"))
+            if end > chunk.first:
+                part = slice(chunk.first, end)
+                rows = chunk.rows.slice(chunk.first, end - chunk.first)
+                yield (
+                    TableRows(chunk.schema, rows, self._truncates(rows, chunk.keys[part])),
+                    chunk.keys[part],
+                    chunk.change_lsn[part],
+                )
+                chunk.first = end
+            if end < len(chunk.keys):
+                return
+            self.chunk = next(self._chunks, None)
+
+    def _truncates(
+        self, rows: pa.RecordBatch, keys: npt.NDArray[np.uint64]
+    ) -> dict[int, tuple[bool, bool]]:
+        if not self._flags:
+            return {}
+        found = {}
+        of_transaction = np.argsort(self._order)
+        for row in pc.indices_nonzero(pc.equal(rows.column("gd_op"), "T")).to_pylist():
+            key = int(keys[row])
+            lsn = int(self._ends[of_transaction[key >> _SEQ_BITS]])
+            found[row] = self._flags.get((lsn, key & ((1 << _SEQ_BITS) - 1)), (False, False))
+        return found
+
+
+def _merged(
+    epoch: int, transactions: Transactions, first: int, streams: Sequence[_Stream]
+) -> Iterator[Block]:
+    """Bring the rows of all tables in order, as many at a time as every table has read.
+
+    Args:
+        epoch: of the entry.
+        transactions: all of the entry.
+        first: transactions before this one are left out.
+        streams: rows of each table, from the beginning of the entry.
+    """
+    count = len(transactions.end_lsn)
+    begin = np.uint64(first << _SEQ_BITS)
+    for stream in streams:
+        for _ in stream.take(begin - np.uint64(1)) if first else ():
+            pass
+    done = first  # transactions before it are in blocks
+    is_continued = False
+    while True:
+        held = [stream.chunk for stream in streams if stream.chunk is not None]
+        limit = min((chunk.keys[-1] for chunk in held), default=np.uint64((count << _SEQ_BITS) - 1))
+        parts = [part for stream in streams for part in stream.take(limit)]
+        is_last = all(stream.chunk is None for stream in streams)
+        # The rest of a transaction may stand in the next chunk of any table.
+        following = min(
+            (int(stream.chunk.keys[stream.chunk.first]) for stream in streams if stream.chunk),
+            default=count << _SEQ_BITS,
+        )
+        reached = int(limit) >> _SEQ_BITS
+        is_open = not is_last and following >> _SEQ_BITS == reached
+        end = count if is_last else reached + 1
+        yield _block(epoch, transactions, done, end, parts, is_continued, is_open)
+        if is_last:
+            return
+        is_continued = is_open
+        done = end - 1 if is_open else end
+
+
+def _block(
+    epoch: int,
+    transactions: Transactions,
+    first: int,
+    end: int,
+    parts: Sequence[tuple[TableRows, Any, Any]],
+    is_continued: bool,
+    is_open: bool,
+) -> Block:
+    sizes = [len(keys) for _, keys, _ in parts]
+    keys = np.concatenate([np.empty(0, np.uint64), *(keys for _, keys, _ in parts)])
+    order = np.argsort(keys, kind="stable")
+    table = np.repeat(np.arange(len(parts), dtype=np.int32), sizes)[order]
+    index = np.concatenate(
+        [np.empty(0, np.int64), *(np.arange(size, dtype=np.int64) for size in sizes)]
+    )[order]
+    lsns = np.concatenate([np.empty(0, np.uint64), *(lsns for _, _, lsns in parts)])[order]
+    bounds = (np.arange(first, end, dtype=np.uint64) + np.uint64(1)) << np.uint64(_SEQ_BITS)
+    part = slice(first, end)
+    return Block(
+        epoch,
+        Transactions(
+            transactions.xid[part],
+            transactions.end_lsn[part],
+            transactions.commit_lsn[part],
+            transactions.first_lsn[part],
+            transactions.csn[part],
+            transactions.time_us[part],
+            transactions.origin[part],
+            transactions.user[part],
+            transactions.gid[part],
+            np.searchsorted(keys[order], bounds).astype(np.int64),
+        ),
+        tuple(rows for rows, _, _ in parts),
+        table,
+        index,
+        lsns,
+        is_continued=is_continued,
+        is_open=is_open,
+    )
+
+
+def _lsns(column: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.uint64]:
+    return as_int64(column).view(np.uint64)
+
+
+def _lsns_or(rows: pa.Table, name: str, other: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """A column of LSNs; others where it is missing or NULL."""
+    if name not in rows.column_names:
+        return other
+    column = rows.column(name)
+    known = np.asarray(pc.is_valid(column).combine_chunks().to_numpy(zero_copy_only=False), bool)
+    return np.where(known, _lsns(column), other)
+
+
+def _texts(rows: pa.Table, name: str, count: int) -> tuple[str | None, ...]:
+    if name not in rows.column_names:
+        return (None,) * count
+    return tuple(rows.column(name).to_pylist())
