@@ -112,6 +112,9 @@ class CatalogWatch:
         self._is_unknown_before = self._is_first and UNKNOWN_BEFORE in records
         self._known = Known() if record is None else Known.from_record(record)
         self._noted = self._known  # as it is written down
+        self._noted_beside_held: Known | None = (
+            None  # what was known then, if changes were held back
+        )
         self._mark: Mark | None = None
         self._lsn = 0  # up to here everything was looked at
         self._unsure: dict[int, tuple[int, TableState]] = {}  # by OID: end of the WAL, state then
@@ -171,11 +174,37 @@ class CatalogWatch:
         if self._has_news:
             publications.remember(self._store, self._publications, self._members, self._source)
             self._has_news = False
-        if self._held:
-            return  # a start has to find it again
+        if self._held and (self._is_first or self._known == self._noted_beside_held):
+            return
         if self._known != self._noted or self._is_first:
-            self._store.note_fingerprints(self._source or "", self._known.to_record())
-            self._noted, self._is_first = self._known, False
+            self._noted = self._without_held()
+            self._store.note_fingerprints(self._source or "", self._noted.to_record())
+            self._noted_beside_held, self._is_first = self._known, False
+
+    def _without_held(self) -> Known:
+        """What is known, but of changes that are held back the state before: a start has to find these again.
+
+        The others have to be written down. A TRUNCATE that landed since would not come again to a start, which
+        would take the table's new file for the work of a command that does not show.
+        """
+        if not self._held:
+            return self._known
+        names = {*self._held, *(name for _, of in self._held.values() for name in of.former)}
+        now, before = self._known, self._noted
+        held = {
+            oid for known in (now, before) for oid, of in known.tables.items() if of.title in names
+        }
+        return Known(
+            now.tables.changed(
+                {oid: before.tables[oid] for oid in held & before.tables.keys()},
+                gone=held - before.tables.keys(),
+            ),
+            {**now.types, **before.types},
+            {
+                **{oid: title for oid, title in now.gone.items() if oid not in held},
+                **{oid: title for oid, title in before.gone.items() if oid in held},
+            },
+        )
 
     # ---- one look --------------------------------------------------------------------
 

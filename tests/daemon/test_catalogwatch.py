@@ -135,6 +135,23 @@ def test_a_table_without_rows_is_named_once_some_come(place: Place, *, dies: boo
     assert place.begin() == []
 
 
+def test_a_truncate_beside_a_change_that_is_held_back(place: Place) -> None:
+    """It landed: a start does not wait for it again. The change is still found."""
+    place.database.execute("CREATE TABLE b (id int PRIMARY KEY)")
+    assert place.check() == []
+    place.landed.add("public.b")
+    before = place.database.wal_end()
+    place.database.execute("ALTER TABLE a ALTER t TYPE varchar(3)")
+    assert place.check(before) == []
+    place.database.execute("TRUNCATE b")
+    assert place.check(before, ["public.b"]) == []
+    place.restart()
+    assert place.begin(before) == []
+    place.comes("public.a")
+    (said,) = place.check()
+    assert said.startswith("public.a: the type of column t was changed")
+
+
 @pytest.mark.parametrize("dies", [False, True])
 def test_rows_from_after_a_change_need_no_word(place: Place, *, dies: bool) -> None:
     """All that the server had when the change was seen has come, and no row of the table was there."""

@@ -290,8 +290,8 @@ GUARDS: Final = (
     Guard("source/start.py", "if end <= start.server.wal_end:", "if True:", _START),
     Guard("source/start.py", "    if log is not None and start.lsn > server.wal_end:", "    if False:", _START),
     # ---- the catalogue ----
-    Guard("daemon/catalogwatch.py", "        if self._held:\n            return  #",
-          "        if False:\n            return  #", _WATCH),
+    Guard("daemon/catalogwatch.py", "        if not self._held:\n            return self._known\n",
+          "        return self._known\n", _WATCH),
     Guard("daemon/catalogwatch.py", "            if title not in found and until > lsn",
           "            if title not in found", _WATCH),
     Guard("daemon/catalogwatch.py", "            or any(map(self._is_seen, (title, *change.former)))\n", "", _WATCH),
