@@ -66,6 +66,7 @@ class Event(enum.StrEnum):
     LANDING_RECOVERED = "landing_recovered"
     LANDING_COMPACTED = "landing_compacted"
     LANDING_EXPIRED = "landing_expired"
+    SERVE_SLOTS_LOST = "serve_slots_lost"
     MIRROR_FETCHED = "mirror_fetched"
     MIRROR_TAKEN_OVER = "mirror_taken_over"
     MIRROR_FAILED = "mirror_failed"

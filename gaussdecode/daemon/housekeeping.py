@@ -7,13 +7,13 @@ writer does.
 
 import datetime
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from gaussdecode.daemon.mirroring import Mirror
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.compaction import compact
-from gaussdecode.land.retention import retain
+from gaussdecode.land.retention import Hold, retain
 from gaussdecode.logs import Event, get_logger
 from gaussdecode.settings.landing_sections import LandingConfig
 
@@ -31,6 +31,7 @@ class Housekeeper:
         interval: seconds between two looks.
         is_paused: whether merging, which can wait, has to.
         mirror: state of the mirror; entries that it has not got stay.
+        slots: number of the first entry that each virtual slot needs, by name.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class Housekeeper:
         interval: float = INTERVAL_SECONDS,
         is_paused: Callable[[], bool] = lambda: False,
         mirror: Mirror | None = None,
+        slots: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
         self._log = log
         self._settings = settings
@@ -48,6 +50,7 @@ class Housekeeper:
         self._interval = interval
         self._is_paused = is_paused
         self._mirror = mirror
+        self._slots = slots
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="housekeeper", daemon=True)
 
@@ -95,6 +98,14 @@ class Housekeeper:
 
     def _expire(self, seconds: float) -> None:
         through = None if self._mirror is None else self._mirror.shipped
-        entry = retain(self._log, datetime.timedelta(seconds=seconds), through)
-        if entry is not None:
-            _log.info(Event.LANDING_EXPIRED, entry=entry.n, floor=entry.floor)
+        slots = self._slots()
+        hold = None
+        if slots:
+            hold = Hold(min(slots.values()), self._settings.max_slot_keep_size)
+        entry = retain(self._log, datetime.timedelta(seconds=seconds), through, hold)
+        if entry is None or entry.floor is None:
+            return
+        _log.info(Event.LANDING_EXPIRED, entry=entry.n, floor=entry.floor)
+        lost = sorted(name for name, n in slots.items() if n <= entry.floor)
+        if lost:
+            _log.error(Event.SERVE_SLOTS_LOST, slots=lost, floor=entry.floor)

@@ -52,6 +52,7 @@ from gaussdecode.model.landing import EntryKind, SourceIdentity, SourcePosition
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.title import table_title
 from gaussdecode.objects.store import open_store
+from gaussdecode.serve.kept import kept_slots
 from gaussdecode.settings.rules import SourceKind
 from gaussdecode.settings.sections import Config
 from gaussdecode.settings.source_sections import table_pairs
@@ -234,7 +235,12 @@ class Pipeline:
         if self.mirror is not None:
             self.mirror.start()
         self._housekeeper = Housekeeper(
-            self.log, landing, self._on_error, is_paused=self._is_paused, mirror=self.mirror
+            self.log,
+            landing,
+            self._on_error,
+            is_paused=self._is_paused,
+            mirror=self.mirror,
+            slots=functools.partial(kept_slots, landing.root),
         )
         self._housekeeper.start()
         position = self.log.position

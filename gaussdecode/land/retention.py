@@ -8,6 +8,7 @@ No clock is asked for the age of an entry. What counts is the time that the log 
 (`land.state`): neither a clock at 1970 nor one ten years ahead makes anything old.
 """
 
+import dataclasses
 import datetime as dt
 import itertools
 
@@ -21,7 +22,22 @@ from gaussdecode.model.entry import CheckpointHeader, CommitEntry
 from gaussdecode.model.landing import EntryKind
 
 
-def retain(log: CommitLog, keep: dt.timedelta, through: int | None = None) -> CommitEntry | None:
+@dataclasses.dataclass(frozen=True, slots=True)
+class Hold:
+    """Old entries that somebody still has to read.
+
+    Attributes:
+        needed_from: number of the first of them.
+        most_bytes: of files that stay for this reason alone; None for no bound.
+    """
+
+    needed_from: int
+    most_bytes: int | None
+
+
+def retain(
+    log: CommitLog, keep: dt.timedelta, through: int | None = None, hold: Hold | None = None
+) -> CommitEntry | None:
     """Give up the blocks whose newest entry is older than asked for.
 
     The newest block of entries always stays. Call it from a thread of its own: deleting
@@ -31,11 +47,14 @@ def retain(log: CommitLog, keep: dt.timedelta, through: int | None = None) -> Co
         log: open.
         keep: entries stay for at least so long, by the time that the log has seen.
         through: entries beyond this number stay, because the mirror has not got them.
+        hold: old entries that stay longer, within a bound; None for none.
 
     Returns:
         The retention entry, or None when there was nothing to give up.
     """
     header = newest_to_forget(log, keep, through)
+    if header is not None and hold is not None and hold.needed_from <= header.last:
+        header = _held_back(log, header, hold)
     if header is None:
         return None
     entry = log.commit(Draft(kind=EntryKind.RETENTION, floor=header.last, anchor=header.hash))
@@ -70,6 +89,29 @@ def newest_to_forget(
             if log.entries.last_of(first, last, path).hash != header.hash:
                 raise LandingError(f"{path}: its header names another entry; restore it")
             return header
+    return None
+
+
+def _held_back(log: CommitLog, header: CheckpointHeader, hold: Hold) -> CheckpointHeader | None:
+    """The newest block that may go although others are still to be read; None if there is none.
+
+    Args:
+        log: open.
+        header: the newest block that is old enough.
+        hold: what stays, as far as its bound allows.
+    """
+    held = 0
+    for first, last, path in reversed(log.entries.checkpoints()):
+        if last > header.last:
+            continue
+        if last <= log.floor:
+            return None
+        if last < hold.needed_from:
+            return log.entries.header(path)
+        files = (file for entry in log.entries.iterate(first, last) for file in entry.files)
+        held += sum(file.bytes for file in files)
+        if hold.most_bytes is not None and held > hold.most_bytes:
+            return log.entries.header(path)
     return None
 
 

@@ -101,6 +101,14 @@ class LandingConfig:
             "Files older than this are deleted. The newest 1000 entries stay.",
         ),
     )
+    max_slot_keep_size: int | None = dataclasses.field(
+        default=10 * GIB,
+        metadata=setting(
+            Size(0, 1024 * 1024 * GIB, or_none=True),
+            "Maximum size of files that stay beyond `retention` because a virtual slot of `gaussdecode serve` "
+            "still needs them. A slot that needs more is lost: its client has to begin anew. none: no bound.",
+        ),
+    )
     compact: bool = dataclasses.field(
         default=False,
         metadata=setting(

@@ -9,7 +9,7 @@ from kit.simdisk import SimFiles
 from gaussdecode.errors import LandingError
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.entry_steps import Draft
-from gaussdecode.land.retention import newest_to_forget, retain
+from gaussdecode.land.retention import Hold, newest_to_forget, retain
 from gaussdecode.land.verify import verify_files
 from gaussdecode.model.landing import EntryKind, SourcePosition
 
@@ -42,6 +42,35 @@ def test_newest_block_stays() -> None:
     assert log.next_n <= 2 * BLOCK
     assert newest_to_forget(log, AT_ONCE) is None
     assert retain(log, AT_ONCE) is None
+
+
+def test_what_is_still_to_be_read_stays_within_a_bound() -> None:
+    """The block that is needed and all after it; beyond the bound the oldest of them go."""
+    files = SimFiles()
+    Landing(files, transactions=15).run()
+    log = Landing(files, "second").open()
+    newest = newest_to_forget(log, AT_ONCE)
+    assert newest is not None
+    assert newest.last > 2 * BLOCK
+    assert retain(log, AT_ONCE, hold=Hold(0, None)) is None
+    assert retain(log, AT_ONCE, hold=Hold(BLOCK - 1, None)) is None
+    entry = retain(log, AT_ONCE, hold=Hold(BLOCK, None))
+    assert entry is not None
+    assert entry.floor == BLOCK - 1
+    newest = newest_to_forget(log, AT_ONCE)  # the retention's entry has filled another block
+    assert newest is not None
+    held = list(log.entries.iterate(BLOCK, newest.last))
+    size = sum(file.bytes for e in held for file in e.files)
+    assert retain(log, AT_ONCE, hold=Hold(BLOCK, size)) is None
+    entry = retain(log, AT_ONCE, hold=Hold(BLOCK, size - 1))
+    assert entry is not None
+    assert entry.floor == 2 * BLOCK - 1
+    entry = retain(log, AT_ONCE, hold=Hold(log.next_n, 0))
+    assert entry is not None
+    assert entry.floor is not None
+    assert entry.floor >= newest.last
+    log.close()
+    assert verify_files(files).is_clean
 
 
 def test_young_blocks_stay() -> None:
