@@ -12,7 +12,7 @@ from gaussdecode.metrics.table import BY_NAME, METRICS
 from gaussdecode.model.histogram import BOUNDS, Counted
 
 COUNTED = Counted(tuple(range(len(BOUNDS) + 1)), 12.5)
-LABELS = {"decoder", "stage", "reason", "version", "process", "source", "pace"}
+LABELS = {"decoder", "certificate", "stage", "reason", "version", "process", "source", "pace"}
 STAGES = {"source", "decode", "collect", "land", "daemon"}
 SERVER_NAMES = {
     f"{queue}_change_queue_{what}"

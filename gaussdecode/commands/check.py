@@ -28,6 +28,7 @@ from gaussdecode.errors import AccessError, ConfigError, SourceError, SourceRefu
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.words import counted, printable
 from gaussdecode.operations.check.catalog_postgresql import catalog_findings
+from gaussdecode.operations.check.certificates import examine_certificates
 from gaussdecode.operations.check.doctor import (
     CheckInput,
     Finding,
@@ -129,6 +130,7 @@ def _examine(config: Config, report: Report) -> None:
         unit = unit_of(config.path)
         report.findings += [
             *examine_landing(config),
+            *examine_certificates(config),
             *examine_memory(config, unit_memory_max(unit), f"MemoryMax of {unit}"),
         ]
         _ask_daemon(config, report)

@@ -377,6 +377,7 @@ class Supervisor:
         exposition = Exposition(self._config.slot, readings.metrics)
         tls = self._port_tls()
         self._acts.reread_certificate = None if tls is None else tls.reread
+        self._running.port_end = None if tls is None else lambda: tls.end
         server = MonitoringServer(
             self._config.monitoring.listen,
             render_metrics=exposition.render,

@@ -1,10 +1,15 @@
-"""Read from when to when a certificate is valid, and see that a file with a private key is private."""
+"""Read from when to when a certificate is valid, and see that a file with a private key is private.
+
+`ssl` tells the dates of a certificate only for an authority, or for what the other side of a connection has shown.
+Files are read by `cryptography`, which has wheels for every platform that pyarrow has wheels for. It is imported where a
+certificate is configured only.
+"""
 
 import dataclasses
 import datetime
+import math
 import ssl
 import stat
-from _ssl import _test_decode_cert  # type: ignore[attr-defined]
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -29,10 +34,14 @@ class Validity:
 
         Raises:
             OSError: the file cannot be read.
-            ssl.SSLError: it holds no certificate.
+            ValueError: it holds no certificate, or a damaged one.
         """
-        path.open("rb").close()  # OpenSSL gives no reason where a file cannot be opened
-        return cls.of(_test_decode_cert(path))
+        from cryptography import x509
+
+        found = x509.load_pem_x509_certificate(path.read_bytes())
+        dates = (found.not_valid_before_utc, found.not_valid_after_utc)
+        begin, end = (int(each.timestamp()) for each in dates)
+        return cls(begin, end)
 
     def problem(self) -> str | None:
         """Why the certificate is not valid now, with its dates and the time of the clock; None if it is."""
@@ -40,10 +49,39 @@ class Validity:
         if self.begin <= now <= self.end:
             return None
         what = "is not valid yet" if now < self.begin else "has expired"
-        return f"{what}: it is {self}, and this machine's clock says {_spelled(now)}"
+        return f"{what}: it is {self}, and this machine's clock says {spelled(now)}"
 
     def __str__(self) -> str:
-        return f"valid from {_spelled(self.begin)} to {_spelled(self.end)}"
+        return f"valid from {spelled(self.begin)} to {spelled(self.end)}"
+
+
+class CertificateEnd:
+    """Until when the certificate of a file is valid; the file is read again when it changes."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._seen: tuple[int, ...] | None = None
+        self._end = math.nan
+
+    def seconds(self) -> float:
+        """Seconds since 1970; NaN where the file cannot be read or holds no certificate."""
+        seen = stamp(self._path)
+        if seen != self._seen:
+            self._seen = seen
+            try:
+                self._end = float(Validity.of_file(self._path).end)
+            except (OSError, ValueError):
+                self._end = math.nan
+        return self._end
+
+
+def stamp(path: Path) -> tuple[int, ...] | None:
+    """What changes with a file; None where there is none."""
+    try:
+        facts = path.stat()
+    except OSError:
+        return None
+    return facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns
 
 
 def is_open_key(path: Path) -> bool:
@@ -56,5 +94,6 @@ def is_open_key(path: Path) -> bool:
     return bool(stat.S_IMODE(facts.st_mode) & ~allowed)
 
 
-def _spelled(seconds: float) -> str:
+def spelled(seconds: float) -> str:
+    """A moment, in seconds since 1970, for people."""
     return f"{datetime.datetime.fromtimestamp(seconds, datetime.UTC):%Y-%m-%d %H:%M} UTC"

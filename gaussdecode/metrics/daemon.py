@@ -39,6 +39,14 @@ DAEMON: Final[tuple[Metric, ...]] = (
         "Recent again and again: systemd restarts it; see the log.",
     ),
     gauge(
+        "daemon_certificate_end_time_seconds",
+        "seconds",
+        "When a certificate ends, in seconds since 1970: that of the monitoring port, and ours for the server; "
+        "NaN where its file cannot be read",
+        "Less than two weeks ahead: renew it.",
+        labels=("certificate",),
+    ),
+    gauge(
         "daemon_resident_bytes",
         "bytes",
         "Resident memory of each process of the daemon; shared queues count in each process that "

@@ -38,6 +38,7 @@ from gaussdecode.settings.types import (
 ROW_COPIES: Final = 3
 """Most bytes over all processes for each byte of a huge row; bench/rowmemory.py measures them."""
 
+PORT_CERTIFICATE: Final = "monitoring.tls-certificate-file"
 _DESCRIPTORS: Final = 128  # files, directories, connections and libraries: some 60 are usual
 _DECODER_DESCRIPTORS: Final = 16  # two queues of at most seven each, and pipes
 
@@ -146,10 +147,12 @@ class PortFiles:
     @property
     def named(self) -> Mapping[str, Path]:
         """Each of them by its key in the configuration."""
-        files = {"certificate": self.certificate, "key": self.key, "client-ca": self.client_ca}
-        return {
-            f"monitoring.tls-{name}-file": path for name, path in files.items() if path is not None
+        files = {
+            PORT_CERTIFICATE: self.certificate,
+            "monitoring.tls-key-file": self.key,
+            "monitoring.tls-client-ca-file": self.client_ca,
         }
+        return {name: path for name, path in files.items() if path is not None}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

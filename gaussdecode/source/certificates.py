@@ -4,6 +4,7 @@ libpq says only that the verification failed. Where it did, `look_at_server` con
 libpq does, and hangs up when the certificate is there. Nothing is sent that a server without proof may not see.
 """
 
+import os
 import re
 import socket
 import ssl
@@ -14,6 +15,9 @@ from typing import Any, Final
 
 from gaussdecode.errors import LoginRefusedError, SourceError
 from gaussdecode.host.certificates import Validity
+from gaussdecode.settings.dsn import is_local, parameters_of
+from gaussdecode.settings.rules import SourceKind
+from gaussdecode.settings.sections import Config
 from gaussdecode.source.sqlstate import AWAY
 
 _Decoded = Mapping[str, Any]  # Any: ssl's form of a certificate
@@ -108,7 +112,7 @@ def _own_problem(certificate: Path | None, *, is_refused: bool) -> str | None:
         return asked if is_refused else None
     try:
         validity = Validity.of_file(certificate)
-    except OSError:  # ssl.SSLError is one
+    except (OSError, ValueError):
         return None  # the client has said what is wrong with it
     problem = validity.problem()
     if problem is not None:
@@ -125,6 +129,27 @@ def own_certificate(given: Mapping[str, str]) -> Path | None:
     """The file of our certificate, by libpq's parameters; None if there is none."""
     path = Path(given.get("sslcert") or _HOME / "postgresql.crt").expanduser()
     return path if given.get("sslcert") or path.exists() else None
+
+
+def shown_to_servers(config: Config) -> dict[str, Path]:
+    """The files of our certificates, by name: ``source.sslcert``, or ``sources.NAME.sslcert`` of several.
+
+    What stands only in a service's file of libpq is not looked for.
+    """
+    found = {}
+    for name, member in config.members.items():
+        if member.source.kind is SourceKind.CAPTURE:
+            continue
+        given = parameters_of(member.source.dsn)
+        if member.source.kind is SourceKind.GAUSSDB:  # whose client reads no environment
+            path = Path(given["sslcert"]).expanduser() if given.get("sslcert") else None
+        elif is_local(given):
+            path = None
+        else:
+            path = own_certificate({"sslcert": os.environ.get("PGSSLCERT", ""), **given})
+        if path is not None:
+            found[f"sources.{name}.sslcert" if config.is_several else "source.sslcert"] = path
+    return found
 
 
 def look_at_server(given: Mapping[str, str]) -> str | None:

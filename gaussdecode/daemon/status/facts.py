@@ -15,12 +15,14 @@ from gaussdecode.daemon.guard import Guard
 from gaussdecode.daemon.session import Session
 from gaussdecode.daemon.session_group import SessionGroup
 from gaussdecode.daemon.status.landed import Landed
+from gaussdecode.host.certificates import CertificateEnd
 from gaussdecode.metrics.metric import Labels
 from gaussdecode.model.histogram import Counted
 from gaussdecode.model.landing import SourcePosition
 from gaussdecode.settings.dsn import parameters_of
 from gaussdecode.settings.rules import SourceKind
 from gaussdecode.settings.sections import Config
+from gaussdecode.source.certificates import shown_to_servers
 from gaussdecode.source.coverage import Coverage
 
 
@@ -58,6 +60,7 @@ class DaemonFacts:
         members: every source.
         is_by_csn: the landing is in the order of CSNs, up to marks.
         has_acts: acts are taken over HTTP.
+        certificates: our certificates for servers, by name.
     """
 
     slot: str
@@ -74,6 +77,7 @@ class DaemonFacts:
     is_by_csn: bool = False
     chooses_decoders: bool = False
     has_acts: bool = False
+    certificates: Mapping[str, CertificateEnd] = dataclasses.field(default_factory=dict)
 
     @property
     def sources(self) -> tuple[MemberFacts, ...]:
@@ -106,6 +110,9 @@ class DaemonFacts:
             is_by_csn=config.lands_by_csn,
             chooses_decoders=config.changes_decoders,
             has_acts=config.monitoring.control_token_file is not None,
+            certificates={
+                name: CertificateEnd(path) for name, path in shown_to_servers(config).items()
+            },
         )
 
 
@@ -190,6 +197,7 @@ class Running:
         snapshot_read: rows and bytes read for it since the start.
         snapshot_faults: reasons why snapshot requests cannot be used, by path.
         is_snapshot_settled: whether it is known that no table waits for its existing rows.
+        port_end: until when the certificate of the monitoring port is valid; None without TLS.
     """
 
     standing: Standing = Standing()
@@ -204,6 +212,7 @@ class Running:
     snapshot_read: Callable[[], tuple[int, int]] = lambda: (0, 0)
     snapshot_faults: Callable[[], dict[str, str]] = dict
     is_snapshot_settled: Callable[[], bool] = lambda: False
+    port_end: Callable[[], float] | None = None
 
     @property
     def shown_state(self) -> str:

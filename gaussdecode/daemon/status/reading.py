@@ -44,9 +44,10 @@ from gaussdecode.daemon.status.values import (
     snapshot_values,
 )
 from gaussdecode.metrics.exposition import histogram_values
-from gaussdecode.metrics.metric import Kind
+from gaussdecode.metrics.metric import Kind, Labels
 from gaussdecode.metrics.table import BY_NAME
 from gaussdecode.model.landing import EntryKind
+from gaussdecode.settings.sections import PORT_CERTIFICATE
 
 _LAG_POINTS: Final = 30  # of the history in the status document; arbitrary
 
@@ -91,6 +92,7 @@ class Readings:
             **self._processes.values(_process_ids(session)),
             "daemon_restarts_total": {(error,): n for error, n in running.restarts.items()},
             "daemon_info": {(gaussdecode.__version__,): 1.0},
+            "daemon_certificate_end_time_seconds": self._certificates(),
             "daemon_limit": {(str(stage),): float(stage is limit) for stage in Stage},
         }
         if self._facts.tells_sources:
@@ -109,6 +111,13 @@ class Readings:
         for name, counted in self._landing.histograms().items():
             values |= histogram_values(f"gaussdecode_{name}", counted)
         return values
+
+    def _certificates(self) -> dict[Labels, float]:
+        """Until when each certificate is valid, in seconds since 1970."""
+        ends = {name: of.seconds() for name, of in self._facts.certificates.items()}
+        if self._running.port_end is not None:
+            ends[PORT_CERTIFICATE] = self._running.port_end()
+        return {(name,): end for name, end in ends.items()}
 
     def _plain(self, session: Session | SessionGroup | None) -> dict[str, float]:
         """Metrics without labels that are no session's."""
@@ -197,6 +206,7 @@ class Readings:
                 warn_before=facts.warn_before,
                 config=facts.config,
                 root=facts.root,
+                now=time.time(),
                 pause=None if self._running.pause is None else self._running.pause.text,
             )
         )

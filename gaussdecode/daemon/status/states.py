@@ -35,6 +35,7 @@ from gaussdecode.daemon.status.holders import HOLDERS
 from gaussdecode.daemon.status.limit import Limit, Stage
 from gaussdecode.daemon.status.stopped import Stopped
 from gaussdecode.daemon.status.text import size, span
+from gaussdecode.host.certificates import spelled
 from gaussdecode.metrics.metric import Labels
 from gaussdecode.model.words import counted
 
@@ -49,6 +50,7 @@ NO_PROGRESS_SECONDS: Final = 600.0
 PREPARED_SECONDS: Final = 3600.0
 HELD_SECONDS: Final = 300.0
 RESTART_SECONDS: Final = 1800.0
+CERTIFICATE_SECONDS: Final = 14 * 86400.0
 WINDOW_SECONDS: Final = 900.0
 _STALLED: Final = 0.5
 _ENDS_SOON: Final = 2 * HOUR
@@ -94,6 +96,7 @@ class Seen:
         warn_before: seconds; the guard's own bound.
         config: path of the configuration.
         root: directory of the landing.
+        now: seconds since 1970.
         pause: who paused the landing and since when, in words; None without a pause.
     """
 
@@ -113,6 +116,7 @@ class Seen:
     warn_before: float | None
     config: Path
     root: Path
+    now: float
     pause: str | None = None
 
     def total(self, name: str) -> float:
@@ -545,6 +549,37 @@ def _guard_blind(seen: Seen) -> Told | None:
     )
 
 
+def _certificate_ends(seen: Seen) -> Told | None:
+    ends = seen.values.get(f"{_PREFIX}daemon_certificate_end_time_seconds", {})
+    told = [ending(name, end, seen.now) for (name,), end in ends.items()]
+    texts = [text for text in told if text is not None]
+    if not texts:
+        return None
+    return (
+        " ".join(texts),
+        (
+            "Write a new certificate and its key into the same files. The daemon takes them at the next "
+            "connection, without a restart."
+        ),
+    )
+
+
+def ending(name: str, end: float, now: float) -> str | None:
+    """Say of a certificate that it ends within two weeks, or that it is not known when; else None.
+
+    Args:
+        name: of the setting with its file.
+        end: seconds since 1970; NaN for not known.
+        now: likewise.
+    """
+    if math.isnan(end):
+        return f"The certificate of {name} cannot be read, so it is not known when it ends."
+    if end - now >= CERTIFICATE_SECONDS:
+        return None
+    how = f"ends in {span(end - now)}" if end > now else "has expired"
+    return f"The certificate of {name} {how}; it is valid until {spelled(end)}."
+
+
 def _lag_seconds(seen: Seen) -> Told | None:
     lag = seen.get("source_lag_seconds") or 0.0
     if not lag > seen.usual_lag_seconds:  # also where it is not known
@@ -689,6 +724,7 @@ STATES: Final[tuple[State, ...]] = (
     State("paused", _W, "GaussdecodePaused", _paused, is_unready=True, explains=_STUCK),
     State("disk-filling", _W, "GaussdecodeDiskFillingUp", _disk_filling),
     State("mirror-away", _W, "GaussdecodeMirrorAway", _mirror_away),
+    State("certificate-ends", _W, "GaussdecodeCertificateEnds", _certificate_ends),
     State("guard-blind", _W, "GaussdecodeGuardBlind", _guard_blind),
     State(
         "lagging",

@@ -11,11 +11,10 @@ from typing import Final
 
 from gaussdecode.errors import ConfigError
 from gaussdecode.host.access import refused, rights
-from gaussdecode.host.certificates import Validity, is_open_key
+from gaussdecode.host.certificates import Validity, is_open_key, stamp
 from gaussdecode.logs import Event, get_logger
-from gaussdecode.settings.sections import PortFiles
+from gaussdecode.settings.sections import PORT_CERTIFICATE, PortFiles
 
-_CERTIFICATE: Final = "monitoring.tls-certificate-file"
 _KEY: Final = "monitoring.tls-key-file"
 _CLIENT_CA: Final = "monitoring.tls-client-ca-file"
 _log = get_logger("daemon")
@@ -36,6 +35,12 @@ class PortTls:
         self._lock = threading.Lock()
         self._seen = _stamps(files)  # before they are read: a change meanwhile is seen later
         self._context = server_context(files)
+        self._validity = Validity.of_file(files.certificate)
+
+    @property
+    def end(self) -> float:
+        """Until when the certificate in use is valid; seconds since 1970."""
+        return float(self._validity.end)
 
     def context(self) -> ssl.SSLContext:
         """What a connection that begins now is to use."""
@@ -59,7 +64,8 @@ class PortTls:
                 self._context = server_context(self._files)
             except ConfigError as error:
                 raise ConfigError(f"{error}; the former certificate stays in use") from None
-            return f"{_CERTIFICATE}: {Validity.of_file(self._files.certificate)}"
+            self._validity = Validity.of_file(self._files.certificate)
+            return f"{PORT_CERTIFICATE}: {self._validity}"
 
 
 def server_context(files: PortFiles) -> ssl.SSLContext:
@@ -94,14 +100,14 @@ def server_context(files: PortFiles) -> ssl.SSLContext:
 def _check_validity(path: Path) -> None:
     try:
         problem = Validity.of_file(path).problem()
-    except ssl.SSLError:
+    except ValueError:
         problem = "holds no certificate in PEM form; write it there, beginning with the port's own"
     except OSError as error:
         problem = error.strerror
     else:
         problem = problem and f"{problem}; renew the certificate, or set the clock"
     if problem is not None:
-        raise ConfigError(f"{_CERTIFICATE}: {path}: {problem}")
+        raise ConfigError(f"{PORT_CERTIFICATE}: {path}: {problem}")
 
 
 def _load_pair(context: ssl.SSLContext, files: PortFiles) -> None:
@@ -139,11 +145,4 @@ def _load_clients(context: ssl.SSLContext, path: Path) -> None:
 
 def _stamps(files: PortFiles) -> list[tuple[int, ...] | None]:
     """What changes with the files; None for one that is not there."""
-    found: list[tuple[int, ...] | None] = []
-    for path in files.named.values():
-        try:
-            facts = path.stat()
-            found.append((facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns))
-        except OSError:
-            found.append(None)
-    return found
+    return [stamp(path) for path in files.named.values()]

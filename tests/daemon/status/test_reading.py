@@ -11,6 +11,7 @@ from gaussdecode.daemon.session import Session, SessionSettings
 from gaussdecode.daemon.status.facts import DaemonFacts, Running, Standing
 from gaussdecode.daemon.status.landed import Durable, Landed
 from gaussdecode.daemon.status.reading import Readings
+from gaussdecode.host.certificates import CertificateEnd
 from gaussdecode.ipc.control import Word
 from gaussdecode.metrics.table import BY_NAME
 from gaussdecode.model.histogram import Counted
@@ -197,3 +198,15 @@ def test_the_version_is_spelled_as_the_product_does() -> None:
 def test_existing_rows_are_unknown_until_somebody_looked() -> None:
     """A daemon that is starting does not say that no table waits for its rows."""
     assert Readings(FACTS, Running(), Landing()).status()["is_snapshot_settled"] is False
+
+
+def test_ends_of_certificates_are_shown_by_the_names_of_their_settings(tmp_path: Path) -> None:
+    """NaN for a file that cannot be read; nothing where none is configured."""
+    facts = dataclasses.replace(
+        FACTS, certificates={"source.sslcert": CertificateEnd(tmp_path / "none.pem")}
+    )
+    name = "gaussdecode_daemon_certificate_end_time_seconds"
+    values = Readings(facts, Running(port_end=lambda: 7.0), Landing()).metrics()[name]
+    assert values.pop(("monitoring.tls-certificate-file",)) == 7.0
+    assert str(values) == "{('source.sslcert',): nan}"
+    assert not Readings(FACTS, Running(), Landing()).metrics()[name]

@@ -52,6 +52,7 @@ WELL: Final = Seen(
     warn_before=7200.0,
     config=Path("/etc/gaussdecode/orders.yaml"),
     root=Path("/landing"),
+    now=110 * 60.0,  # as promtool's clock at last
 )
 
 
@@ -120,6 +121,9 @@ BAD: Final = (
         {g("land_suspect_entries_total"): "0x60 1x60"},
         {"ages": {"land_suspect_entries_total": 60.0}},
     ),
+    Case("certificate-ends", {g("daemon_certificate_end_time_seconds"): "1210000x120"}),
+    Case("certificate-ends", {g("daemon_certificate_end_time_seconds"): "6000x120"}),
+    Case("certificate-ends", {g("daemon_certificate_end_time_seconds"): "NaN " * 121}),
     Case("paused", {g("daemon_paused"): "1x120"}, {"pause": "paused by root since noon"}),
     Case(
         "turns-held",
@@ -197,6 +201,7 @@ GOOD: Final = (
     Case("snapshot-failed", {g("land_snapshot_failed_tables"): "0x120"}),
     Case("prepared-long", {g("collect_prepared_seconds"): "3599x120"}),
     Case("paused", {g("daemon_paused"): "0x120"}),
+    Case("certificate-ends", {g("daemon_certificate_end_time_seconds"): "1216201x120"}),
     Case("turns-held", {g("collect_turn_held_seconds"): "300x120"}),
     Case("not-streamed", {g("source_streaming_fallbacks_total"): "1x120"},
          {"ages": {"source_streaming_fallbacks_total": 3601.0}}),
@@ -316,6 +321,8 @@ def test_bounds_are_those_of_the_rules() -> None:
     assert "[10m]" in RULE["GaussdecodeNoProgress"]["expr"]
     assert states.NO_PROGRESS_SECONDS == 600
     assert RULE["GaussdecodeTurnsHeld"]["expr"].endswith(f"> {states.HELD_SECONDS:.0f}")
+    days = states.CERTIFICATE_SECONDS / 86400
+    assert f"< {days:.0f} * 86400" in RULE["GaussdecodeCertificateEnds"]["expr"]
     assert "[30m]" in RULE["GaussdecodeReconnects"]["expr"]
     assert states.RESTART_SECONDS == 1800
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import http.client
+import math
 import os
 import shutil
 import socket
@@ -19,6 +20,9 @@ from gaussdecode.daemon.httpacts import HttpActs
 from gaussdecode.daemon.status.http import MAX_CONNECTIONS, NEEDS_TLS, MonitoringServer
 from gaussdecode.daemon.status.tls import PortTls, server_context
 from gaussdecode.errors import AccessError, ConfigError
+from gaussdecode.host.certificates import CertificateEnd
+from gaussdecode.operations.check.certificates import examine_certificates
+from gaussdecode.settings.load import load
 from gaussdecode.settings.sections import PortFiles
 from gaussdecode.settings.types import Address
 
@@ -346,3 +350,46 @@ def test_without_an_authority_no_certificate_counts(made: Path, files: PortFiles
     finally:
         running.server.close()
     assert running.asked == []
+
+
+# ---- when it ends -------------------------------------------------------------------------
+
+
+def test_the_end_told_is_that_of_the_certificate_in_use(made: Path, files: PortFiles) -> None:
+    """Also while a file that cannot be used is there; of a file that cannot be read it is not known."""
+    tls, of_file = PortTls(files), CertificateEnd(files.certificate)
+    dates = ["openssl", "x509", "-noout", "-enddate", "-in", str(made / "server.pem")]
+    told = subprocess.run(dates, check=True, capture_output=True, text=True).stdout
+    end = ssl.cert_time_to_seconds(told.strip().removeprefix("notAfter="))
+    assert tls.end == of_file.seconds() == end
+    _replace(made, files, "expired")
+    tls.context()
+    assert tls.end == end > of_file.seconds()
+    files.certificate.write_text("x")
+    assert math.isnan(of_file.seconds())
+    sign(made, "later", end_days=20)
+    _replace(made, files, "later")
+    tls.context()
+    assert tls.end == of_file.seconds() > end
+    files.certificate.unlink()
+    assert math.isnan(of_file.seconds())
+
+
+@pytest.mark.parametrize(("days", "is_soon"), [(13.5, True), (15, False)])
+def test_check_finds_a_certificate_that_ends_soon(
+    made: Path, files: PortFiles, tmp_path: Path, days: float, is_soon: bool
+) -> None:
+    """That of the port and that for the server; one that cannot be read is named as such."""
+    sign(made, "long", end_days=days)
+    _replace(made, files, "long")
+    path = tmp_path / "orders.yaml"
+    path.write_text(
+        "slot: orders\nsource: {kind: gaussdb, allow-insecure: true, dsn: 'host=h port=1 dbname=d user=u "
+        f"sslmode=require sslcert={tmp_path}/none.pem'}}\nlanding: {{root: {tmp_path}/landing}}\n"
+        f"monitoring: {{tls-certificate-file: {files.certificate}, tls-key-file: {files.key}}}\n"
+    )
+    found = [each.what for each in examine_certificates(load(path))]
+    assert "source.sslcert cannot be read" in found[0]
+    assert ["tls-certificate-file ends in 13 days" in each for each in found[1:]] == [
+        True
+    ] * is_soon

@@ -1,0 +1,27 @@
+"""Find certificates of ours that end soon: that of the monitoring port, and those that servers are shown."""
+
+import time
+from collections.abc import Iterator
+
+from gaussdecode.daemon.status.states import ending
+from gaussdecode.host.certificates import CertificateEnd
+from gaussdecode.operations.check.doctor import Finding
+from gaussdecode.settings.sections import PORT_CERTIFICATE, Config
+from gaussdecode.source.certificates import shown_to_servers
+
+
+def examine_certificates(config: Config) -> Iterator[Finding]:
+    """Those that end within two weeks; a bad one of the port is a problem, see `check.port`."""
+    files, now = shown_to_servers(config), time.time()
+    port = config.monitoring.tls_files
+    if port is not None and CertificateEnd(port.certificate).seconds() > now:
+        files[PORT_CERTIFICATE] = port.certificate
+    for name, path in files.items():
+        text = ending(name, CertificateEnd(path).seconds(), now)
+        if text is not None:
+            yield Finding(
+                text.removesuffix("."),
+                "after that the other side refuses the connection",
+                f"write a new certificate and its key into the same files: {path}",
+                "certificate-ends",
+            )
