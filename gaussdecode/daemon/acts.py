@@ -33,7 +33,7 @@ from gaussdecode.source.postgresql.publication import add_table, drop_table
 from gaussdecode.source.relations import white_list
 
 _log = logs.get_logger("daemon")
-_Change = Callable[[SourceAddress, Sequence[str], str, str], str]
+_Change = Callable[[SourceAddress, Sequence[str], str, str], str | None]
 _KEPT_WAL = "the server keeps WAL for the slot until `resume`"
 _FULL = "not done yet: the landing's disk is full. It is not taken back, and the log has its end"
 _COMES_AGAIN = "the session ended before; what had arrived comes again"
@@ -160,8 +160,7 @@ class Acts:
             )
 
         def work() -> str:
-            done = self._on_publications(add_table, schema, name)
-            pipeline.snapshots.reach(ActStep.PUBLICATION_ALTERED)
+            done = self._on_publications(add_table, schema, name, pipeline)
             reason = self._config.snapshot_refusal
             if reason is not None:
                 return f"{done}; its existing rows do not land: {reason}"
@@ -188,8 +187,7 @@ class Acts:
             )
 
         def work() -> str:
-            done = self._on_publications(drop_table, schema, name)
-            pipeline.snapshots.reach(ActStep.PUBLICATION_ALTERED)
+            done = self._on_publications(drop_table, schema, name, pipeline)
             return f"{done}; what has landed stays, and a suspect entry says from where on changes are missing"
 
         self._in_thread(act, work)
@@ -208,15 +206,30 @@ class Acts:
             raise ConfigError("the system gives no more threads; ask again") from None
         self._working.append((act, thread))
 
-    def _on_publications(self, change: _Change, schema: str, name: str) -> str:
-        """Change the publications of each source."""
+    def _on_publications(self, change: _Change, schema: str, name: str, pipeline: Pipeline) -> str:
+        """Change the publications of each source: in one transaction each, for there is none over several servers.
+
+        After a crash or an error between two sources the act is asked for again: a source that has it done is passed.
+        """
         if self._config.source.kind is not SourceKind.POSTGRESQL:
             return "the server sends it without a publication"
-        told = {
-            change(source_address(of), of.source.publication, schema, name)
-            for of in self._config.members.values()
-        }
-        return "; ".join(sorted(told))
+        is_several, told = self._config.is_several, list[str]()
+        for source, of in self._config.members.items():
+            try:
+                done = change(source_address(of), of.source.publication, schema, name)
+            except GaussDecodeError as error:
+                if not is_several:
+                    raise
+                before = f"{'; '.join(told)}, but " if told else ""
+                raise ConfigError(
+                    f"{before}source {source}: {error_text(error)}; ask again"
+                ) from error
+            if done is not None:
+                told.append(f"source {source}: {done}" if is_several else done)
+                pipeline.snapshots.reach(ActStep.PUBLICATION_ALTERED)
+        if not told:
+            raise ConfigError("no configured publication has it")
+        return "; ".join(told)
 
     def _reload(self, act: Act, pipeline: Pipeline) -> None:
         if self._former is not None:

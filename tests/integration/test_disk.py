@@ -18,7 +18,7 @@ from kit.postgres import Database, Session, run
 from kit.workload import Workload, prepare
 
 from gaussdecode.cli import main
-from gaussdecode.errors import EX_IOERR, EX_UNAVAILABLE
+from gaussdecode.errors import EX_IOERR, EX_OK, EX_UNAVAILABLE
 
 pytestmark = pytest.mark.integration
 MakeDaemon = Callable[..., Daemon]
@@ -81,8 +81,10 @@ def test_full_disk_passes(
     oracle.check(daemon.root, database_15)
 
 
-def test_full_disk_waits(database_15: Database, make_daemon: MakeDaemon) -> None:
-    """A disk that stays full stops the landing and not the connection; room lets it go on."""
+def test_full_disk_waits(
+    database_15: Database, make_daemon: MakeDaemon, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A disk that stays full stops the landing and not the connection; acts are answered; room lets it go on."""
     workload = prepare(database_15, 31)
     daemon = make_daemon(database_15)
     with _small_disk(daemon.root, "24m") as mounted, daemon:
@@ -104,6 +106,12 @@ def test_full_disk_waits(database_15: Database, make_daemon: MakeDaemon) -> None
             )
             assert daemon.durable_lsn() >= before
             assert database_15.slot_positions()[1] <= daemon.durable_lsn()
+            for act in ("rotate", "pause"):
+                capsys.readouterr()
+                assert main(["ctl", str(daemon.config_path), act]) == EX_UNAVAILABLE
+                assert "not done yet: the landing's disk is full" in capsys.readouterr().err
+            for act in ("resume", "reload"):
+                assert main(["ctl", str(daemon.config_path), act]) == EX_OK
             ballast.unlink()
         daemon.catch_up()
         assert daemon.stop() == 0

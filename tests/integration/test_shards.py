@@ -9,12 +9,15 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from kit import landing
 from kit.daemon import wait_until
 from kit.postgres import Database, Postgres
 from kit.shards import ShardsDaemon, check_shards, prepared
 from kit.workload import Workload, prepare
 
-from gaussdecode.errors import ConfigError
+from gaussdecode.cli import main
+from gaussdecode.errors import EX_OK, ConfigError
+from gaussdecode.land.failpoints import VARIABLE
 from gaussdecode.settings.load import load
 
 pytestmark = pytest.mark.integration
@@ -54,6 +57,48 @@ def test_every_shard_lands(shards: Shards, tmp_path: Path, streaming: str) -> No
         daemon.catch_up_all()
         assert daemon.stop() == 0
     check_shards(daemon.root, shards)
+
+
+def test_killed_between_the_publications_of_two_sources(
+    shards: Shards, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each server has a transaction of its own: who asks again has the others done, too, and loses nothing."""
+    for shard in shards.values():
+        shard.execute(
+            "CREATE TABLE stays (id int4 PRIMARY KEY); CREATE TABLE goes (id int4 PRIMARY KEY);"
+            "DROP PUBLICATION all_tables; CREATE PUBLICATION all_tables FOR TABLE stays, goes"
+        )
+        shard.create_slot()
+    with ShardsDaemon(
+        shards, tmp_path, environment={VARIABLE: "publication_altered=kill"}
+    ) as daemon:
+        act = ["ctl", str(daemon.config_path), "drop", "public.goes"]
+        daemon.wait_for_state("streaming")
+        assert main(act) != EX_OK
+        daemon.wait()
+        daemon.environment = {}
+        daemon.start()
+        daemon.wait_for_state("streaming")
+        for shard in shards.values():
+            shard.execute("INSERT INTO stays VALUES (1); INSERT INTO goes VALUES (1)")
+        daemon.catch_up_all()
+        capsys.readouterr()
+        assert main(act) == EX_OK, capsys.readouterr().err
+        told = capsys.readouterr().out
+        assert "source east" not in told
+        assert all(f"source {name}: taken out of" in told for name in ("north", "west"))
+        assert main(act) != EX_OK
+        assert "no configured publication has it" in capsys.readouterr().err
+        for shard in shards.values():
+            shard.execute("INSERT INTO stays VALUES (2); INSERT INTO goes VALUES (2)")
+        daemon.catch_up_all()
+        assert daemon.stop() == EX_OK
+    for name in shards:
+        landed = {"stays": set[object](), "goes": set[object]()}
+        for change in landing.read(daemon.root, name).changes:
+            if change.new:
+                landed[change.schema.table[1]].add(change.new["id"])
+        assert landed == {"stays": {1, 2}, "goes": set() if name == "east" else {1}}
 
 
 @pytest.mark.parametrize("victim", ["main", "reader", "decoder"])

@@ -45,25 +45,27 @@ def add_table(address: SourceAddress, publications: Sequence[str], schema: str, 
     return f"added to publication {target}"
 
 
-def drop_table(address: SourceAddress, publications: Sequence[str], schema: str, table: str) -> str:
+def drop_table(
+    address: SourceAddress, publications: Sequence[str], schema: str, table: str
+) -> str | None:
     """Take a table out of each configured publication that lists it.
 
     Returns:
-        What was done, in words.
+        What was done, in words; None where none has it.
 
     Raises:
-        ConfigError: none lists it, or the role may not.
+        ConfigError: one has it with all tables or its schema, or the role may not.
         SourceError: the server cannot be asked.
     """
     with _connected(address) as connection:
         listing = _names(connection, _LIST, publications, schema, table)
         if not listing:
             others = _names(connection, _HAVE, publications, schema, table)
+            if not others:
+                return None
             raise ConfigError(
                 f"publication {others[0]} has it FOR ALL TABLES or by its schema: leave it out with "
                 "decoding.white-table-list, and reload"
-                if others
-                else "no configured publication has it"
             )
         statements = [
             f"ALTER PUBLICATION {identifier(name)} DROP TABLE {_of(schema, table)}"
