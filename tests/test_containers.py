@@ -126,7 +126,7 @@ def test_what_is_asked_is_answered(manifests: dict[str, Json]) -> None:
     }
     (scraped,) = manifests["PodMonitor"]["spec"]["podMetricsEndpoints"]
     for path in (*(probe["path"] for probe in probes.values()), scraped["path"]):
-        assert find(path) is not None, path
+        assert find(path, None) is not None, path
     (of_service,) = manifests["Service"]["spec"]["ports"]
     assert of_service["port"] == PORT
     names = {scraped["port"], of_service["targetPort"], *(p["port"] for p in probes.values())}

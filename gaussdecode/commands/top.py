@@ -180,7 +180,7 @@ class _Pages:
         self._lock = threading.Lock()
         self._seen: tuple[float, list[Member]] = (float("-inf"), [])
 
-    def find(self, path: str) -> Callable[[], Page] | None:
+    def find(self, path: str, _name: str | None) -> Callable[[], Page] | None:
         """See `PageServer`."""
         pages: dict[str, Callable[[], Page]] = {
             "/": self._all,

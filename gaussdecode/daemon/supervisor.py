@@ -384,7 +384,7 @@ class Supervisor:
             take_status=readings.status,
             is_alive=self._is_alive,
             readiness=readings.readiness,
-            render_page=lambda: render_page(readings.picture()),
+            render_page=lambda certified: render_page(readings.picture(), certified),
             act=self._posting(),
             tls=None if tls is None else tls.context,
         )

@@ -69,7 +69,7 @@ def serve(record: Mapping[str, object]) -> MonitoringServer:
         take_status=lambda: record,
         is_alive=lambda: True,
         readiness=lambda: (True, "ready"),
-        render_page=lambda: b"<!DOCTYPE html><html lang=en><main>\nits own page</main></html>",
+        render_page=lambda _: b"<!DOCTYPE html><html lang=en><main>\nits own page</main></html>",
     )
     server.start()
     return server

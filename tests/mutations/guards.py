@@ -230,7 +230,7 @@ GUARDS: Final = (
           ("tests/daemon/test_httpacts.py",)),
     Guard("daemon/httpacts.py", "        if self._token_file is None:", "        if False:",
           ("tests/daemon/test_httpacts.py",)),
-    Guard("daemon/status/http.py", 'origin.partition("://")[2] != self.headers["Host"]', "False", _PORT_TLS),
+    Guard("daemon/status/http.py", "not is_ours or site not in", "site not in", _PORT_TLS),
     Guard("daemon/status/tls.py", "    if is_open_key(files.key):", "    if False:", _PORT_TLS),
     Guard("daemon/status/tls.py", "        problem = Validity.of_file(path).problem()", "        problem = None",
           _PORT_TLS),

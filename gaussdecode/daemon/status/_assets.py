@@ -159,13 +159,13 @@ SCRIPT: Final = """\
   document.addEventListener('click', async function (event) {
     var button = event.target.closest('.act');
     if (!button) { return; }
-    var typed = document.getElementById('token').value, said = document.getElementById('acted');
-    if (typed) { sessionStorage.setItem('token', typed); }
+    var token = document.getElementById('token'), said = document.getElementById('acted');
+    if (token && token.value) { sessionStorage.setItem('token', token.value); }
     var table = button.matches('.of-table') ? document.getElementById('act-table').value : null;
     said.textContent = button.textContent + ' ...';
     try {
       var answer = await fetch('/ctl', {
-        method: 'POST', headers: {Authorization: 'Bearer ' + sessionStorage.getItem('token')},
+        method: 'POST', headers: token ? {Authorization: 'Bearer ' + sessionStorage.getItem('token')} : {},
         body: JSON.stringify({act: button.textContent, table: table})
       });
       var told = await answer.json();

@@ -59,7 +59,7 @@ class DaemonFacts:
         source: the source, fit for JSON, without secrets.
         members: every source.
         is_by_csn: the landing is in the order of CSNs, up to marks.
-        has_acts: acts are taken over HTTP.
+        has_acts: acts are taken over HTTP, with a token.
         certificates: our certificates for servers, by name.
     """
 

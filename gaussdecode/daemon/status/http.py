@@ -57,7 +57,8 @@ _HANDSHAKE: Final = b"\x16"  # first byte of TLS
 
 Page = tuple[HTTPStatus, str, bytes]
 """Status, content type and content."""
-Find = Callable[[str], Callable[[], Page] | None]
+Find = Callable[[str, str | None], Callable[[], Page] | None]
+"""Given a path, and the name in a certificate of the client that is good in place of a token, finds what makes its page."""
 Post = Callable[[str, str, bytes, bool], Page]
 """Given what stands in Authorization, who asks, the content of a request, and whether a certificate of the client
 is good in place of a token, answers it."""
@@ -133,7 +134,8 @@ class MonitoringServer(PageServer):
         take_status: content of /status, fit for JSON.
         is_alive: whether the stages make progress.
         readiness: whether changes are streamed and landed, and what to say.
-        render_page: text of /; None for no such page.
+        render_page: text of /, given the name in a certificate of the client that is good in place of a token;
+            None for no such page.
         act: answers ``POST /ctl``; None for no acts.
         tls: gives what a new connection is to use; None for no TLS.
 
@@ -152,7 +154,7 @@ class MonitoringServer(PageServer):
         take_status: Callable[[], Mapping[str, object]],
         is_alive: Callable[[], bool],
         readiness: Callable[[], tuple[bool, str]],
-        render_page: Callable[[], bytes] | None = None,
+        render_page: Callable[[str | None], bytes] | None = None,
         act: Post | None = None,
         tls: Callable[[], ssl.SSLContext] | None = None,
     ) -> None:
@@ -176,9 +178,13 @@ class MonitoringServer(PageServer):
             "/readyz": ready,
             "/alerts": lambda: html(render_guide()),
         }
-        if render_page is not None:
-            pages["/"] = lambda: html(render_page())
-        super().__init__("monitoring.listen", listen, pages.get, act, tls)
+
+        def find(path: str, name: str | None) -> Callable[[], Page] | None:
+            if path == "/" and render_page is not None:
+                return lambda: html(render_page(name))
+            return pages.get(path)
+
+        super().__init__("monitoring.listen", listen, find, act, tls)
 
 
 def _plain(is_good: bool, text: str) -> Page:
@@ -389,19 +395,23 @@ class _Handler(BaseHTTPRequestHandler):
         length = self.headers["Content-Length"] or ""
         if not (length.isascii() and length.isdigit() and int(length) <= MAX_CONTENT):
             return HTTPStatus.REQUEST_ENTITY_TOO_LARGE, _TEXT, b"4096 bytes of JSON are allowed\n"
-        client, name = f"HTTP client {self.client_address[0]}", self._certified()
+        client = f"HTTP client {self.client_address[0]}"
+        name = None if self._is_of_another_page() else self._certified()
         if name is not None:
             client += f", certificate {name}"
         content = self.rfile.read(int(length))
         return post(self.headers["Authorization"] or "", client, content, name is not None)
 
+    def _is_of_another_page(self) -> bool:
+        """A browser asks for a page of another origin; it shows a certificate without asking anybody."""
+        origin, site = self.headers["Origin"], self.headers["Sec-Fetch-Site"]
+        is_ours = origin is None or origin == f"https://{self.headers['Host']}"
+        return not is_ours or site not in {None, "same-origin"}
+
     def _certified(self) -> str | None:
         """Common name of the certificate that the client itself has shown, and that is good; else None."""
         if not isinstance(self.connection, ssl.SSLSocket):
             return None
-        origin = self.headers["Origin"]
-        if origin is not None and origin.partition("://")[2] != self.headers["Host"]:
-            return None  # a page of others: the browser showed the certificate without asking
         shown = self.connection.getpeercert()
         if not shown:
             return None
@@ -411,7 +421,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self) -> None:
         path, post = self.path.partition("?")[0], self.server.post
-        page = self.server.find(path)
+        page = self.server.find(path, self._certified())
         if self.command == "POST":
             page = None if post is None or path != "/ctl" else lambda: self._posted(post)
         status, content_type, body = HTTPStatus.NOT_FOUND, _TEXT, b"not found\n"

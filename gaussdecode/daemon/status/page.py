@@ -35,10 +35,9 @@ from gaussdecode.model.lsn import Lsn
 _POINTS: Final = 200
 _TABLES: Final = 50
 _WIDTH, _HEIGHT = 600, 64
-_ACTS: Final = (
-    '<section id="acts"><h2>Act on the daemon</h2><form><p><label>Token <input id="token" type="password" '
-    'autocomplete="off"></label> '
-    + " ".join(
+_LOGIN: Final = '<label>Token <input id="token" type="password" autocomplete="off"></label> '
+_BUTTONS: Final = (
+    " ".join(
         f'<button id="act-{act}" class="act" type="button">{act}</button>'
         for act in ("pause", "resume", "reload", "reconnect", "rotate")
     )
@@ -49,7 +48,6 @@ _ACTS: Final = (
     )
     + '</p></form><p id="acted" role="status"></p></section>\n'
 )
-"""Never replaced by the script: what was typed stays."""
 _PRODUCTS: Final = {"postgresql": "PostgreSQL", "gaussdb": "GaussDB", "capture": "a recording"}
 
 
@@ -67,7 +65,7 @@ class Picture:
         lane_count: threads that encode.
         tables: most rows first.
         commits: newest first.
-        has_acts: the daemon takes acts over HTTP.
+        has_acts: the daemon takes acts over HTTP, with a token.
     """
 
     status: dict[str, Any]  # Any: JSON
@@ -82,8 +80,13 @@ class Picture:
     has_acts: bool = False
 
 
-def render_page(picture: Picture) -> bytes:
-    """Write the document."""
+def render_page(picture: Picture, certified: str | None = None) -> bytes:
+    """Write the document.
+
+    Args:
+        picture: what it shows.
+        certified: the name in the client's certificate, which is good in place of a token; None without one.
+    """
     status, causes = picture.status, find_causes(picture.troubles)
     level = str(causes[0].severity) if causes else "good"
     parts = (
@@ -103,7 +106,7 @@ def render_page(picture: Picture) -> bytes:
         _server(status.get("server")),
         "</div>",
         _commits(picture.commits),
-        _ACTS if picture.has_acts else "",
+        _acts(certified) if picture.has_acts or certified is not None else "",
         _footer(status),
     )
     worst = "" if level == "good" else f" ({level})"
@@ -118,6 +121,12 @@ def _seconds(number: float) -> str:
 
 
 # ---- parts -------------------------------------------------------------------------------
+
+
+def _acts(certified: str | None) -> str:
+    """Never replaced by the script: what was typed stays."""
+    who = _LOGIN if certified is None else f"With the certificate {escape(certified)}: "
+    return f'<section id="acts"><h2>Act on the daemon</h2><form><p>{who}{_BUTTONS}'
 
 
 def _header(status: dict[str, Any], level: str) -> str:  # Any: JSON

@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from html.parser import HTMLParser
+from http import HTTPStatus
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from kit.daemon import wait_until
 from gaussdecode.daemon.control import Answer
 from gaussdecode.daemon.httpacts import HttpActs
 from gaussdecode.daemon.status.history import Sample
-from gaussdecode.daemon.status.http import MonitoringServer
+from gaussdecode.daemon.status.http import MonitoringServer, Page
 from gaussdecode.daemon.status.landed import Commit, TableTally
 from gaussdecode.daemon.status.limit import Limit, Stage
 from gaussdecode.daemon.status.page import Picture, render_page
@@ -331,7 +332,7 @@ def served(browser: Chromium) -> Iterator[tuple[str, list[Picture]]]:
         take_status=dict,
         is_alive=lambda: True,
         readiness=lambda: (True, "ready"),
-        render_page=lambda: render_page(pictures[-1]),
+        render_page=lambda _: render_page(pictures[-1]),
     )
     server.start()
     yield f"http://{server.address}/", pictures
@@ -490,7 +491,7 @@ def test_the_buttons_act(browser: Chromium, tmp_path: Path) -> None:
         take_status=dict,
         is_alive=lambda: True,
         readiness=lambda: (True, "ready"),
-        render_page=lambda: render_page(dataclasses.replace(IDLE, has_acts=True)),
+        render_page=lambda _: render_page(dataclasses.replace(IDLE, has_acts=True)),
         act=HttpActs(ask, token),
     )
     server.start()
@@ -512,6 +513,39 @@ def test_the_buttons_act(browser: Chromium, tmp_path: Path) -> None:
         click("snapshot", "")
         wait_until(lambda: asked == [("pause", None), ("snapshot", "s.t")], "the token is kept")
         assert b'id="acts"' not in render_page(IDLE), "no buttons without a token"
+    finally:
+        browser.leave()
+        server.close()
+
+
+def test_the_buttons_act_with_a_certificate(browser: Chromium) -> None:
+    """Which the browser shows by itself: there is no token to type, and none is sent."""
+    asked: list[tuple[str, bytes]] = []
+
+    def post(authorization: str, _by: str, content: bytes, _is_certified: bool) -> Page:
+        asked.append((authorization, content))
+        return HTTPStatus.OK, "application/json", b'{"is_done": true, "text": "told so"}'
+
+    server = MonitoringServer(
+        Address("127.0.0.1", 0),
+        render_metrics=lambda: b"",
+        take_status=dict,
+        is_alive=lambda: True,
+        readiness=lambda: (True, "ready"),
+        render_page=lambda _: render_page(IDLE, "'oper<ator'"),
+        act=post,
+    )
+    server.start()
+    try:
+        browser.open(f"http://{server.address}/", width=1280, height=900, is_dark=False)
+        assert axe.complaints(browser) == []
+        assert "'oper<ator'" in browser.evaluate("document.getElementById('acts').innerText")
+        assert browser.evaluate("document.getElementById('token')") is None
+        browser.evaluate("document.getElementById('act-pause').click()")
+        said = "document.getElementById('acted').textContent"
+        wait_until(lambda: browser.evaluate(said) == "told so", "the answer")
+        assert asked == [("", b'{"act":"pause","table":null}')]
+        assert browser.complaints == []
     finally:
         browser.leave()
         server.close()

@@ -66,6 +66,7 @@ class Port:
             take_status=lambda: {"slot_name": "orders"},
             is_alive=lambda: True,
             readiness=lambda: (True, "ready"),
+            render_page=lambda name: f"for {name}".encode(),
             act=HttpActs(self._act, None),
             tls=self.tls.context,
         )
@@ -315,12 +316,28 @@ def test_a_certificate_is_good_in_place_of_a_token(made: Path, port: Port) -> No
     assert len(port.asked) == 1
 
 
+def test_the_page_knows_whose_certificate_is_good(made: Path, port: Port) -> None:
+    """So it has buttons for this client, and for no other."""
+    assert port.ask(client(made, "client"), path="/")[1] == b"for 'operator'"
+    assert port.ask(client(made), path="/")[1] == b"for None"
+
+
 def test_a_page_of_others_does_not_act_with_it(made: Path, port: Port) -> None:
     """A browser shows the certificate without asking; our own page may use it."""
     host = "{}:{}".format(*port.place)
     with_certificate = client(made, "client")
-    for origin in ("https://evil.example", "null", "https://127.0.0.1:1", "x", "https://["):
+    for origin in (
+        "https://evil.example",
+        "null",
+        "https://127.0.0.1:1",
+        "x",
+        "https://[",
+        f"http://{host}",
+    ):
         assert port.ask(with_certificate, "POST", "/ctl", Origin=origin)[0] == 403
+    for site in ("cross-site", "same-site", "none"):
+        headers = {"Sec-Fetch-Site": site}
+        assert port.ask(with_certificate, "POST", "/ctl", **headers)[0] == 403
     assert port.asked == []
     assert port.ask(with_certificate, "POST", "/ctl", Origin=f"https://{host}")[0] == 200
 
