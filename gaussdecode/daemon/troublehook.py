@@ -181,7 +181,8 @@ def _post(url: str, content: bytes) -> str | None:
         with urllib.request.urlopen(request, timeout=_LIMIT_SECONDS):  # noqa: S310
             return None
     except urllib.error.HTTPError as error:
-        return f"status {error.code}"
+        with error:  # it has the connection
+            return f"status {error.code}"
     except Exception as error:  # noqa: BLE001  # whatever a server may send
         reason = getattr(error, "reason", error)
         return getattr(reason, "strerror", None) or type(reason).__name__
