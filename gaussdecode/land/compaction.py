@@ -165,9 +165,10 @@ def merge(log: CommitLog, block: int, files: list[LandingFile], compression: str
                 lazy_pyarrow.pq.ParquetFile(stack.enter_context(log.disk.files.open(file.path)))
                 for file in files
             ]
-            for rows in _batched(_row_groups(opened, _ORDER[log.layout.order])):
+            schema = joint_schema([file.schema_arrow for file in opened])
+            for rows in _batched(_row_groups(opened, _ORDER[log.layout.order]), schema):
                 if sink is None:
-                    sink = ParquetSink(log.disk, path, opened[0].schema_arrow, compression, rows)
+                    sink = ParquetSink(log.disk, path, schema, compression, rows)
                 sink.write(rows)
         if sink is None or sink.rows != sum(file.rows for file in files):
             raise LandingError(f"{files[0].path} and others hold other rows than their entries say")
@@ -179,6 +180,20 @@ def merge(log: CommitLog, block: int, files: list[LandingFile], compression: str
         if isinstance(error, LandingError):
             raise
         raise LandingError(f"{files[0].path} and others cannot be merged: {error}") from error
+
+
+def joint_schema(schemas: Sequence[pa.Schema]) -> pa.Schema:
+    """Schema of a file with the rows of several: a later version may have more of our own columns.
+
+    Raises:
+        ValueError: the table's own columns differ.
+    """
+    joint = pa.unify_schemas(sorted(schemas, key=len, reverse=True))
+    for schema in schemas:
+        missing = sorted(set(joint.names) - set(schema.names))
+        if any(not name.startswith("gd_") for name in missing):
+            raise ValueError(f"their columns differ: {', '.join(missing)} is not in all of them")
+    return joint
 
 
 def _described(sink: ParquetSink, files: list[LandingFile], order: str) -> HiddenFile:
@@ -219,17 +234,23 @@ def _row_groups(files: list[Any], order: Sequence[str]) -> Iterator[pa.Table]:
         yield files[index].read_row_group(group)
 
 
-def _batched(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """Join small row groups into larger ones."""
+def _batched(tables: Iterator[pa.Table], schema: pa.Schema) -> Iterator[pa.Table]:
+    """Join small row groups into larger ones, all of one schema."""
     waiting: list[pa.Table] = []
     for table in tables:
         waiting.append(table)
         rows = sum(one.num_rows for one in waiting)
         if rows >= _ROWS or sum(one.nbytes for one in waiting) >= _BYTES:
-            yield pa.concat_tables(waiting).combine_chunks()
+            yield _joined(waiting, schema)
             waiting = []
     if waiting:
-        yield pa.concat_tables(waiting).combine_chunks()
+        yield _joined(waiting, schema)
+
+
+def _joined(tables: list[pa.Table], schema: pa.Schema) -> pa.Table:
+    """One table of several; a column that one does not have is NULL in its rows."""
+    whole = pa.concat_tables([schema.empty_table(), *tables], promote_options="default")
+    return whole.combine_chunks()
 
 
 def _abandon(log: CommitLog, files: list[HiddenFile]) -> None:

@@ -10,7 +10,7 @@ from kit.landrun import IDENTITY, Landing, landed_rows
 from kit.simdisk import SimFiles
 
 from gaussdecode.land.commitlog import CommitLog
-from gaussdecode.land.compaction import Small, compact, merge, plan_groups
+from gaussdecode.land.compaction import Small, compact, joint_schema, merge, plan_groups
 from gaussdecode.land.verify import verify_files
 from gaussdecode.model.landing import EntryKind, LandingFile, Position
 
@@ -171,3 +171,28 @@ def test_merged_files_are_in_the_order_of_the_landing(
     if order == "csn":
         assert (made.first.lsn, made.last.lsn) == (30, 10)
     log.close()
+
+
+def test_files_with_and_without_a_later_column_are_merged() -> None:
+    """Rows of the earlier files have NULL in it; another column of the table is none of ours."""
+    older = pa.schema([pa.field("gd_lsn", pa.int64(), nullable=False), pa.field("id", pa.int64())])
+    newer = older.insert(1, pa.field("gd_change_lsn", pa.int64()))
+    assert joint_schema([older, newer]) == joint_schema([newer, older]) == newer
+    with pytest.raises(ValueError, match="id is not in all of them"):
+        joint_schema([older.remove(1), older])
+
+    files = SimFiles()
+    log = Landing(files, "first").open()
+    written = []
+    for n, schema in enumerate((older, newer)):
+        values = {"gd_lsn": n, "gd_change_lsn": 7, "id": n}
+        rows = pa.Table.from_pylist([values], schema=schema)
+        sink = io.BytesIO()
+        pq.write_table(rows, sink)
+        of = dataclasses.replace(file("t", "A", n), path=f"{n}.parquet")
+        files.write(files.create(of.path), sink.getvalue())
+        written.append(of)
+    merged = merge(log, 0, written, "none")
+    table = pq.read_table(io.BytesIO(files.read(merged.path)))
+    assert table.schema.names == newer.names
+    assert table["gd_change_lsn"].to_pylist() == [None, 7]
