@@ -33,6 +33,7 @@ cdef class BatchDecoder:
     cdef uint64_t xid               # of the open transaction, or 0
     cdef bint has_xids              # each change says whose it is
     cdef uint32_t change_xid        # then, of the change at hand
+    cdef uint64_t message_lsn       # of the message at hand; 0 not known
     cdef Tally decoded              # of this batch
     cdef Tally filtered             # of these, what becomes no event
     cdef readonly uint64_t row_count        # decoded since the start
@@ -80,6 +81,7 @@ cdef class BatchDecoder:
     cdef Event *add_event(self, uint8_t kind) except NULL nogil
     cdef int add_payload(self, Event *event, const void *data, size_t size) except -1 nogil
     cdef int extend_segment(self, Part *part) except -1 nogil
+    cdef bint is_near(self, const Event *segment) noexcept nogil
     cdef int use_part(self, Part *part) except -1 nogil
     cdef Part **slot_of(self, uint32_t oid) noexcept nogil
     cdef Part *part_of(self, Cursor *cursor, uint32_t oid) except NULL nogil

@@ -16,6 +16,7 @@ One decoder serves one process and is not safe to share between threads.
 `protocol/canonical.py` is the plain twin.
 """
 
+from libc.stdint cimport UINT32_MAX
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memset
 
@@ -28,8 +29,8 @@ from gaussdecode.wire._layout cimport (
     EVENT_MESSAGE, EVENT_NOTICE, EVENT_ORIGIN, EVENT_PREPARE, EVENT_RELATION,
     EVENT_ROLLBACK_PREPARED, EVENT_SEGMENT, EVENT_STREAM_ABORT, EVENT_STREAM_COMMIT,
     EVENT_STREAM_START, EVENT_TAKEN_BACK, EVENT_TRUNCATE, GAUSS_EVENT, RAW_MAGIC, RELATION_FILTERED,
-    RELATION_STREAMED, TALLY_MESSAGE, TALLY_TRANSACTION, TALLY_TRUNCATE, EntryHeader, Misfit,
-    PartHeader, PlanColumn,
+    RELATION_STREAMED, TALLY_MESSAGE, TALLY_TRANSACTION, TALLY_TRUNCATE, EntryHeader, MessageHeader,
+    Misfit, PartHeader, PlanColumn,
     RawRelation, Tally, buffer_align, buffer_append,
     buffer_fill, buffer_free, buffer_grow, buffer_move,
 )
@@ -295,11 +296,13 @@ cdef class BatchDecoder:
 
     cdef int read_messages(self, Cursor *cursor, uint32_t count) except -1 nogil:
         cdef Cursor message
-        cdef uint32_t _index, size
+        cdef MessageHeader header
+        cdef uint32_t _index
         for _index in range(count):
-            memcpy(&size, take(cursor, 4), 4)
-            message.head = message.next = take(cursor, size)
-            message.end = message.head + size
+            memcpy(&header, take(cursor, sizeof(MessageHeader)), sizeof(MessageHeader))
+            message.head = message.next = take(cursor, header.size)
+            message.end = message.head + header.size
+            self.message_lsn = header.lsn
             self.read_message(&message)
         if cursor.end - cursor.next >= RAW_PADDING:
             fail_wire(cursor, b"bytes after the last message of a batch", 0)
@@ -363,6 +366,8 @@ cdef class BatchDecoder:
         event.y = time + GD_EPOCH_US
         event.z = xid
         self.xid = xid
+        if self.message_lsn:
+            self.add_payload(event, &self.message_lsn, sizeof(self.message_lsn))
         return 0
 
     cdef int read_commit(self, Cursor *cursor) except -1 nogil:
@@ -451,12 +456,15 @@ cdef class BatchDecoder:
 
     cdef int take_back(self, Cursor *cursor, const Part *part) except -1 nogil:
         """A DELETE of a row that an upsert inserted, and of which nothing is said."""
+        cdef Event *event
         cdef uint8_t op = LETTER_DELETE
         cursor.next += 1
         if part.flags & (RELATION_FILTERED | RELATION_UNREAD):
             tally_ops(&self.filtered, &op, 1)
         else:
-            self.add_event(EVENT_TAKEN_BACK).index = part.version
+            event = self.add_event(EVENT_TAKEN_BACK)
+            event.index = part.version
+            event.x = self.message_lsn
         return 0
 
     cdef int refuse_large(self, const Cursor *cursor, Part *part, uint8_t op) except -1 nogil:
@@ -518,6 +526,7 @@ cdef class BatchDecoder:
                 event = self.add_event(EVENT_TRUNCATE)
                 event.index = part.version
                 event.flags = bits
+                event.x = self.message_lsn
                 event.z = self.change_xid
         return 0
 
@@ -566,6 +575,7 @@ cdef class BatchDecoder:
         if flags > 1:
             fail_wire(cursor, b"unknown flags of a block", 1)
         event.x = xid
+        event.y = self.message_lsn
         event.flags = flags
         return 0
 
@@ -602,6 +612,7 @@ cdef class BatchDecoder:
         read_uint32(cursor, &xid)
         read_string(cursor, &size)
         event.x = xid
+        event.y = self.message_lsn
         event.flags = 1
         return 0
 
@@ -724,19 +735,32 @@ cdef class BatchDecoder:
     cdef int extend_segment(self, Part *part) except -1 nogil:
         """Complete a row: it belongs to the open segment, or opens one."""
         cdef Event *event = NULL
+        cdef uint32_t step
         if self.segment == part:
             event = <Event *>(self.events.data + self.events.size) - 1
-        if event == NULL or event.z != self.change_xid:
+        if event == NULL or event.z != self.change_xid or not self.is_near(event):
             if not part.is_used:
                 self.use_part(part)
             event = self.add_event(EVENT_SEGMENT)
             event.index = part.index
             event.first_row = part.row_count
+            event.x = self.message_lsn
             event.z = self.change_xid
+            event.payload_offset = self.payloads.size
             self.segment = part
+        if event.x:
+            step = <uint32_t>(self.message_lsn - event.x)
+            buffer_append(&self.payloads, &step, sizeof(step))
+            event.payload_size += sizeof(step)
         event.row_count += 1
         part.row_count += 1
         return 0
+
+    cdef bint is_near(self, const Event *segment) noexcept nogil:
+        """Whether the LSN of the message at hand can be told by that of a segment."""
+        if segment.x == 0:
+            return self.message_lsn == 0
+        return self.message_lsn - segment.x <= UINT32_MAX   # a lower one wraps, and is above it
 
     cdef int use_part(self, Part *part) except -1 nogil:
         cdef size_t capacity
@@ -823,7 +847,10 @@ cdef class BatchDecoder:
         entry.event_count = <uint32_t>(self.events.size // sizeof(Event))
         entry.part_count = <uint32_t>self.used_count
         if header.kind == ENTRY_DATA:
-            entry.wire_bytes = header.size - header.message_offset
+            entry.wire_bytes = (
+                header.size - header.message_offset
+                - header.message_count * sizeof(self.message_lsn)
+            )
             self.wire_bytes += entry.wire_bytes
         entry.opened_ns = header.opened_ns
         entry.framed = header.framed

@@ -7,6 +7,7 @@ import gc
 import random
 import struct
 import sys
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given, settings
@@ -76,12 +77,15 @@ IN_BLOCK = {
 
 
 def decode(
-    messages: list[bytes], relations: list[Relation] | None = None, stream_xid: int = 0
+    messages: list[bytes],
+    relations: list[Relation] | None = None,
+    stream_xid: int = 0,
+    lsns: Sequence[int] = (),
 ) -> Entry:
     """Decode messages with a fresh decoder; relation events are left out."""
     described = RELATIONS if relations is None else relations
     # An array ends where its memory ends, so that a sanitizer sees the first byte beyond.
-    raw = array.array("B", wire.raw_batch(messages, described, stream_xid=stream_xid))
+    raw = array.array("B", wire.raw_batch(messages, described, stream_xid=stream_xid, lsns=lsns))
     entry = read_entry(
         BatchDecoder().decode_bytes(memoryview(raw)),
         {each.version: each for each in described},
@@ -507,19 +511,43 @@ def random_stream(rng: random.Random) -> tuple[list[bytes], list[Relation]]:
     return [random_row(rng.choice(relations), rng) for _ in range(rng.randrange(60))], relations
 
 
+def random_lsns(count: int, rng: random.Random) -> list[int]:
+    """LSNs that mostly rise by little; some leap, some fall, some are not known."""
+    lsns, lsn = [], 2**32 - 50
+    for _ in range(count):
+        lsn += rng.choice([0, 1, 80, 80, 80, 2**32 - 1, 2**32, 2**40, -40])
+        lsns.append(0 if rng.random() < 0.1 else lsn)
+    return lsns
+
+
+def test_events_have_the_lsns_of_their_messages() -> None:
+    """Of the first block, of a truncate, of BEGIN where it is known."""
+    block = [wire.stream_start(), wire.of_block(wire.truncate(wire.OID))]
+    begun, emptied = decode(block, stream_xid=7, lsns=[5, 6]).events
+    assert (begun.y, emptied.x) == (5, 6)
+    (begun,) = decode([wire.prepared(b"b")], lsns=[8]).events
+    assert begun.y == 8
+    assert [each.payload for each in decode([wire.begin()] * 2, lsns=[9, 0]).events] == [
+        struct.pack("=Q", 9), b"",
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_decoders_agree_on_any_stream(seed: int) -> None:
     """Rows of every kind, right or wrong: same columns, same misfits, same order."""
     rng = random.Random(f"stream {seed}")
     for _ in range(15):
         messages, relations = random_stream(rng)
-        assert repr(decode(messages, relations)) == repr(plain.decode(messages, relations))
+        lsns = random_lsns(len(messages), rng)
+        assert repr(decode(messages, relations, lsns=lsns)) == repr(
+            plain.decode(messages, relations, lsns=lsns)
+        )
         block = [
             wire.of_block(message, rng.choice([7, 7, 8])) if message[0] in b"IUDTM" else message
             for message in messages
         ]
-        assert repr(decode(block, relations, 7)) == repr(
-            plain.decode(block, relations, stream_xid=7)
+        assert repr(decode(block, relations, 7, lsns)) == repr(
+            plain.decode(block, relations, stream_xid=7, lsns=lsns)
         )
 
 

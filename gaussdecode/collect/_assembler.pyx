@@ -34,7 +34,7 @@ whose decoder holds the oldest batch; it never waits for another's.
 """
 
 from libc.stdint cimport UINT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memcmp, strlen
+from libc.string cimport memcmp, memcpy, strlen
 
 from gaussdecode.wire._layout cimport (
     ENTRY_DATA, ENTRY_END, ENTRY_ERROR, ENTRY_MAGIC, EVENT_BEGIN, EVENT_COMMIT,
@@ -75,7 +75,9 @@ REASONS = _sums.REASONS
 
 cdef enum:
     MAX_WAIT_MS = 100       # arbitrary: how long a stop request may go unnoticed
-    BATCH_VERSION = 2       # of what decoded batches mean; raise it with every change of that
+    # Of what decoded batches mean; raise it with every change of that. LSNs of rows raised
+    # nothing: a batch without them is read, and who does not know them does not look at them.
+    BATCH_VERSION = 2
 
 cpdef enum:                 # what `Assembler.pump` came back for
     PUMP_TIME = 1
@@ -223,6 +225,13 @@ cdef class Assembler:
                 self.open_commit_us = events[i].y
                 self.plain.commit_lsn = events[i].x
                 self.plain.xid = events[i].z
+                if events[i].flags & GAUSS_EVENT:
+                    self.plain.first_lsn = events[i].x
+                elif events[i].payload_size:
+                    memcpy(
+                        &self.plain.first_lsn, entry + events[i].payload_offset,
+                        sizeof(self.plain.first_lsn),
+                    )
                 i = <uint32_t>self.continue_transaction(entry, size, i + 1)
             else:
                 self.stand_alone(entry, &events[i])
@@ -365,6 +374,7 @@ cdef class Assembler:
                 stamp.csn = 0
                 stamp.xid = 0
                 stamp.time_us = 0
+                stamp.commit_lsn = 0
                 self.releaser.land_message(entry, event, &stamp)
                 self.message_lsn = event.x
             else:
@@ -528,10 +538,10 @@ cdef class Assembler:
         """What is to be written of a prepared transaction.
 
         Returns:
-            A dict of what `adopt` reads: ``xid``, ``lsn``, ``time_us``, ``gid``, ``origin``,
-            ``aborted``, ``tally`` and, once the batches were taken, ``relations`` (descriptions by
-            version, None for tables that do not land); and its batches, an iterator of
-            memoryviews, valid until it is kept.
+            A dict of what `adopt` reads: ``xid``, ``lsn``, ``time_us``, ``first_lsn``, ``gid``,
+            ``origin``, ``aborted``, ``tally`` and, once the batches were taken, ``relations``
+            (descriptions by version, None for tables that do not land); and its batches, an
+            iterator of memoryviews, valid until it is kept.
         """
         return self.prepared.dump(xid)
 
@@ -549,7 +559,7 @@ cdef class Assembler:
         cdef OpenTransaction *transaction = self.prepared.of_number(xid)
         cdef Stamp stamp
         cdef int64_t seq = 0
-        stamp.lsn = stamp.csn = stamp.time_us = 0
+        stamp.lsn = stamp.csn = stamp.time_us = stamp.commit_lsn = 0
         stamp.xid = xid
         self.releaser.release_kept(transaction, &stamp, &seq)
 

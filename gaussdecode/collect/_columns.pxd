@@ -29,6 +29,7 @@ cdef struct Stamp:
     int64_t csn                     # 0: the source sends none
     int64_t xid
     int64_t time_us
+    int64_t commit_lsn              # start of the commit record; 0: not known
 
 
 cdef class Accumulator:
@@ -44,6 +45,7 @@ cdef class Accumulator:
     cdef Buffer csn                 # empty until a row has one
     cdef Buffer xid
     cdef Buffer time_us
+    cdef Buffer change_lsn          # empty until a row has one
     cdef Buffer old_present         # empty until a row has an old tuple
     cdef Buffer unchanged           # uint32 row, uint32 column
     cdef Buffer misfits             # uint32 row, uint32 column
@@ -57,16 +59,18 @@ cdef class Accumulator:
 
     cdef int append(
         self, const uint8_t *entry, const PartHeader *part, uint32_t first,
-        uint32_t count, const Stamp *stamp, int64_t seq, bint moves,
+        uint32_t count, const Stamp *stamp, int64_t seq, bint moves, uint64_t lsn,
+        const uint8_t *steps,
     ) except -1 nogil
     cdef int append_marker(
-        self, uint8_t op, const Stamp *stamp, int64_t seq
+        self, uint8_t op, const Stamp *stamp, int64_t seq, uint64_t lsn
     ) except -1 nogil
     cdef int reserve(self) except -1 nogil
     cdef void measure(self) noexcept nogil
     cdef void clear(self) noexcept nogil
     cdef int stamp_rows(self, uint64_t count, const Stamp *stamp, int64_t seq) except -1 nogil
     cdef int stamp_csn(self, uint64_t count, int64_t csn) except -1 nogil
+    cdef int note_lsns(self, uint64_t count, uint64_t lsn, const uint8_t *steps) except -1 nogil
     cdef int append_old(
         self, const uint8_t *entry, const PartHeader *part, const ColumnHeader *headers,
         uint32_t first, uint32_t count, bint moves,

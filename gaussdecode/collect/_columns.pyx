@@ -362,6 +362,7 @@ cdef class Accumulator:
         buffer_free(&self.csn)
         buffer_free(&self.xid)
         buffer_free(&self.time_us)
+        buffer_free(&self.change_lsn)
         buffer_free(&self.old_present)
         buffer_free(&self.unchanged)
         buffer_free(&self.misfits)
@@ -413,6 +414,31 @@ cdef class Accumulator:
         for i in range(count):
             out[i] = csn
         self.csn.size += count * 8
+        return 0
+
+    cdef int note_lsns(self, uint64_t count, uint64_t lsn, const uint8_t *steps) except -1 nogil:
+        """Fill the LSN of each change; before the first one, all rows so far had none.
+
+        Called before the rows are counted. `steps` is what EVENT_SEGMENT has for these rows; NULL:
+        all have the same LSN.
+        """
+        cdef uint64_t i
+        cdef uint32_t step
+        cdef uint64_t *out
+        if lsn == 0 and self.change_lsn.size == 0:
+            return 0
+        if self.change_lsn.size == 0 and self.row_count:
+            buffer_fill(&self.change_lsn, 0, self.row_count * 8)
+        buffer_grow(&self.change_lsn, count * 8)
+        out = <uint64_t *>(self.change_lsn.data + self.change_lsn.size)
+        if steps == NULL:
+            for i in range(count):
+                out[i] = lsn
+        else:
+            for i in range(count):
+                memcpy(&step, steps + i * sizeof(step), sizeof(step))
+                out[i] = lsn + step
+        self.change_lsn.size += count * 8
         return 0
 
     cdef int append_old(
@@ -479,11 +505,13 @@ cdef class Accumulator:
 
     cdef int append(
         self, const uint8_t *entry, const PartHeader *part, uint32_t first,
-        uint32_t count, const Stamp *stamp, int64_t seq, bint moves,
+        uint32_t count, const Stamp *stamp, int64_t seq, bint moves, uint64_t lsn,
+        const uint8_t *steps,
     ) except -1 nogil:
         """Append rows `first` .. `first + count` of a part, numbered from `seq`.
 
-        With `moves` the entry is the caller's own, and these rows are not read again.
+        With `moves` the entry is the caller's own, and these rows are not read again. `lsn` and
+        `steps`: see `note_lsns`.
         """
         cdef const ColumnHeader *headers = <const ColumnHeader *>(entry + part.column_offset)
         cdef const uint8_t *ops = entry + part.op_offset + first
@@ -510,11 +538,12 @@ cdef class Accumulator:
             for i in range(count):
                 self.key_change_count += entry[part.key_changed_offset + first + i]
         self.stamp_rows(count, stamp, seq)
+        self.note_lsns(count, lsn, steps)
         self.row_count += count
         return 0
 
     cdef int append_marker(
-        self, uint8_t op, const Stamp *stamp, int64_t seq
+        self, uint8_t op, const Stamp *stamp, int64_t seq, uint64_t lsn
     ) except -1 nogil:
         """Append a row without values (a truncate)."""
         cdef uint32_t i
@@ -527,6 +556,7 @@ cdef class Accumulator:
         buffer_append(&self.op, &op, 1)
         self.op_count[op & LETTER] += 1
         self.stamp_rows(1, stamp, seq)
+        self.note_lsns(1, lsn, NULL)
         self.row_count += 1
         return 0
 
@@ -540,12 +570,14 @@ cdef class Accumulator:
         buffer_grow(&self.seq, self.hinted_rows * 8)
         buffer_grow(&self.xid, self.hinted_rows * 8)
         buffer_grow(&self.time_us, self.hinted_rows * 8)
+        buffer_grow(&self.change_lsn, self.hinted_rows * 8)
         return 0
 
     cdef void measure(self) noexcept nogil:
         """Bring `byte_count` up to date."""
         cdef uint32_t i
         cdef uint64_t total = self.row_count * 33 + self.old_present.size + self.csn.size
+        total += self.change_lsn.size
         for i in range(self.new_count + self.old_count):
             total += column_size(&self.columns[i])
         total += self.unchanged.size + self.misfits.size + self.misfit_text.size
@@ -562,8 +594,8 @@ cdef class Accumulator:
         """Hand all rows over and start again.
 
         Returns:
-            A dict: ``rows``, ``op``, ``lsn``, ``seq``, ``csn`` (None when no row has one),
-            ``xid``, ``time_us`` (0 in these three: not sent), ``new`` and
+            A dict: ``rows``, ``op``, ``lsn``, ``seq``, ``csn`` and ``change_lsn`` (None when no
+            row has one), ``xid``, ``time_us`` (0 in these four: not sent), ``new`` and
             ``old`` (lists of ``(validity bits, offsets, data, null count, child)``),
             ``old_present`` (bits or None), ``unchanged`` and ``misfits`` (uint32 pairs of
             row and column), ``misfit_offsets``, ``misfit_text``, ``ops`` (rows by
@@ -591,6 +623,7 @@ cdef class Accumulator:
             "csn": OwnedMemory.take(&self.csn) if self.csn.size else None,
             "xid": OwnedMemory.take(&self.xid),
             "time_us": OwnedMemory.take(&self.time_us),
+            "change_lsn": OwnedMemory.take(&self.change_lsn) if self.change_lsn.size else None,
             "unchanged": OwnedMemory.take(&self.unchanged),
             "misfits": OwnedMemory.take(&self.misfits),
             "misfit_offsets": OwnedMemory.take(&self.misfit_offsets),

@@ -18,8 +18,8 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memchr, memcpy, memset
 
 from gaussdecode.wire._layout cimport (
-    ENTRY_DATA, RAW_MAGIC, TALLY_INSERT, Buffer, EntryHeader, PartHeader, RawHeader, buffer_align,
-    buffer_append, buffer_free, buffer_grow,
+    ENTRY_DATA, RAW_MAGIC, TALLY_INSERT, Buffer, EntryHeader, MessageHeader, PartHeader,
+    RawHeader, buffer_align, buffer_append, buffer_free, buffer_grow,
 )
 from gaussdecode.wire._letters cimport CELL_NULL, CELL_TEXT, IMAGE_NEW, LETTER_INSERT
 from gaussdecode._wire cimport BatchDecoder
@@ -28,7 +28,7 @@ from gaussdecode.collect._columns cimport Accumulator, Stamp
 from gaussdecode.errors import AccountError, WireError
 
 cdef enum:
-    HEAD_SIZE = 12              # size of the message, I, oid, N, number of columns
+    HEAD_SIZE = 20              # size of the message, no LSN, I, oid, N, number of columns
     READ_SNAPSHOT = 82          # 'R'
 
 
@@ -288,16 +288,16 @@ cdef class CopyRows:
         cdef size_t start = self.batch.size
         cdef const uint8_t *tab
         cdef uint8_t *out
-        cdef uint32_t size
+        cdef MessageHeader message
         cdef uint16_t index
         # Five bytes before each field, of which the tab that ends it is one.
         buffer_grow(&self.batch, HEAD_SIZE + (stop - next) + 5 * <size_t>self.column_count + 1)
         out = self.batch.data + start
-        out[4] = LETTER_INSERT
-        store_uint32(out + 5, self.oid)
-        out[9] = IMAGE_NEW
-        out[10] = <uint8_t>(self.column_count >> 8)
-        out[11] = <uint8_t>self.column_count
+        out[12] = LETTER_INSERT
+        store_uint32(out + 13, self.oid)
+        out[17] = IMAGE_NEW
+        out[18] = <uint8_t>(self.column_count >> 8)
+        out[19] = <uint8_t>self.column_count
         out += HEAD_SIZE
         for index in range(self.column_count):
             tab = <const uint8_t *>memchr(next, c"\t", stop - next)
@@ -314,8 +314,9 @@ cdef class CopyRows:
         if self.column_count == 0 and next != stop:
             fail_line(b"a field where the table has no columns", offset)
         self.batch.size = out - self.batch.data
-        size = <uint32_t>(self.batch.size - start - 4)
-        memcpy(self.batch.data + start, &size, 4)
+        message.size = <uint32_t>(self.batch.size - start - sizeof(MessageHeader))
+        message.lsn = 0
+        memcpy(self.batch.data + start, &message, sizeof(MessageHeader))
         return 0
 
     cdef uint8_t *convert_field(
@@ -364,7 +365,7 @@ cdef class CopyRows:
             )
             memset(self.decoded.data + part.op_offset, READ_SNAPSHOT, part.row_count)
             self.accumulator.append(
-                self.decoded.data, &part, 0, part.row_count, &stamp, 0, True
+                self.decoded.data, &part, 0, part.row_count, &stamp, 0, True, 0, NULL
             )
         self.accumulator.measure()
         return 0

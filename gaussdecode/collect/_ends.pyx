@@ -128,6 +128,7 @@ cdef class Ends:
         stamp.csn = transaction.csn
         stamp.xid = transaction.xid
         stamp.time_us = commit.z
+        stamp.commit_lsn = 0 if commit.flags & GAUSS_EVENT else <int64_t>commit.x
         if commit.flags & GAUSS_EVENT:
             if stamp.xid == 0:
                 stamp.xid = commit.x

@@ -29,6 +29,7 @@ cdef struct OpenTransaction:
     int64_t time_us
     uint64_t csn
     uint64_t commit_lsn
+    uint64_t first_lsn      # that the server sent with its BEGIN; 0: not known
     uint64_t xid
     bint has_origin
     Buffer origin

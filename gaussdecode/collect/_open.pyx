@@ -53,6 +53,7 @@ cdef void open_begin(OpenTransaction *transaction) noexcept nogil:
     transaction.time_us = 0
     transaction.csn = 0
     transaction.commit_lsn = 0
+    transaction.first_lsn = 0
     transaction.has_origin = False
     transaction.has_user = False
     transaction.user.size = 0

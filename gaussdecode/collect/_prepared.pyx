@@ -126,6 +126,7 @@ cdef class PreparedTransactions:
         transaction.is_kept = True
         transaction.prepared_lsn = file.lsn
         transaction.prepared_us = file.time_us
+        transaction.first_lsn = file.first_lsn
         buffer_append(&transaction.gid, <const char *>file.gid, len(file.gid))
         if file.origin is not None:
             origin = file.origin
@@ -161,6 +162,7 @@ cdef class PreparedTransactions:
             "xid": xid,
             "lsn": transaction.prepared_lsn,
             "time_us": transaction.prepared_us,
+            "first_lsn": transaction.first_lsn,
             "gid": (<const char *>transaction.gid.data)[:transaction.gid.size],
             "origin": (<const char *>transaction.origin.data)[:transaction.origin.size]
             if transaction.has_origin else None,

@@ -74,4 +74,5 @@ cdef class Releaser:
     cdef int land_transaction(
         self, const OpenTransaction *transaction, Stamp *stamp, int64_t rows
     ) except -1 nogil
+    cdef int append_gid(self, const OpenTransaction *transaction, uint64_t row) except -1 nogil
     cdef int measure_one(self, PyObject *found) except -1 nogil

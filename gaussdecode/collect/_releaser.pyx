@@ -9,15 +9,16 @@ After the rows of each batch, full row groups are handed to the listener, and al
 together are kept to their budget. Whether a transaction is released, and when, is decided before.
 """
 
-from libc.string cimport memchr, memcmp
+from libc.string cimport memchr, memcmp, memset
 
 from gaussdecode.wire._layout cimport (
     EVENT_LARGE_ROW, EVENT_MESSAGE, EVENT_SEGMENT, EVENT_TAKEN_BACK, EVENT_TRUNCATE,
-    TALLY_DELETE, TALLY_INSERT, TALLY_MESSAGE, TALLY_TRANSACTION, TALLY_TRUNCATE, EntryHeader,
-    PartHeader,
+    TALLY_DELETE, TALLY_INSERT, TALLY_MESSAGE, TALLY_TRANSACTION, TALLY_TRUNCATE, Buffer,
+    EntryHeader, PartHeader, buffer_free,
 )
 from gaussdecode.wire._tally cimport tally_clear, tally_ops
-from gaussdecode.collect._columns cimport column_append_value
+from gaussdecode.wire._values cimport append_escaped, is_utf8
+from gaussdecode.collect._columns cimport GrowingColumn, column_append_value
 from gaussdecode.collect._open cimport Batch, Retained, open_is_aborted
 from gaussdecode.collect._sums cimport (
     BECAUSE_ABORTED, BECAUSE_EMPTY, BECAUSE_NOT_WANTED, BECAUSE_SPECULATIVE, count_segment,
@@ -29,6 +30,12 @@ from gaussdecode.errors import LargeRowError, SequenceError
 cdef const char *DDL_PREFIX = b"gaussdecode.ddl"
 cdef enum:
     DDL_PREFIX_SIZE = 15
+    STEP_SIZE = 4               # of what EVENT_SEGMENT adds to its LSN for a row
+
+
+cdef inline const uint8_t *steps_of(const uint8_t *entry, const Event *segment) noexcept nogil:
+    """What is to be added to the LSN of a segment for each row; NULL where it has none."""
+    return entry + segment.payload_offset if segment.payload_size else NULL
 
 
 cdef class Releaser:
@@ -175,7 +182,7 @@ cdef class Releaser:
                 count_segment(&self.tallies.landed, entry, event)
                 (<Accumulator>found).append(
                     entry, &parts[event.index], event.first_row, event.row_count,
-                    stamp, seq[0], moves,
+                    stamp, seq[0], moves, event.x, steps_of(entry, event),
                 )
                 seq[0] += event.row_count
             elif event.kind == EVENT_TRUNCATE:
@@ -189,7 +196,7 @@ cdef class Releaser:
                     self.tallies.count_landed(TALLY_TRUNCATE)
                     if not (<Accumulator>found).is_current:
                         self.change_over(found)
-                    (<Accumulator>found).append_marker(c'T', stamp, seq[0])
+                    (<Accumulator>found).append_marker(c'T', stamp, seq[0], event.x)
                     with gil:
                         self.listener.truncated(
                             <object>found, stamp.lsn, seq[0], event.flags
@@ -245,12 +252,14 @@ cdef class Releaser:
         ):
             column_append_value(&self.ddl.columns[0], self.ddl.row_count, nul + 1, size, False)
             self.ddl.stamp_rows(1, stamp, seq)
+            self.ddl.note_lsns(1, event.x, NULL)
             self.ddl.row_count += 1
         else:
             column_append_value(&self.messages.columns[0], row, &transactional, 1, False)
             column_append_value(&self.messages.columns[1], row, prefix, prefix_size, False)
             column_append_value(&self.messages.columns[2], row, nul + 1, size, False)
             self.messages.stamp_rows(1, stamp, seq)
+            self.messages.note_lsns(1, event.x, NULL)
             self.messages.row_count += 1
         self.tallies.count_landed(TALLY_MESSAGE)
         return 0
@@ -269,10 +278,35 @@ cdef class Releaser:
             not transaction.has_user,
         )
         column_append_value(&self.transactions.columns[2], row, &rows, sizeof(rows), False)
+        column_append_value(
+            &self.transactions.columns[3], row, &transaction.first_lsn,
+            sizeof(transaction.first_lsn), transaction.first_lsn == 0,
+        )
+        column_append_value(
+            &self.transactions.columns[4], row, &stamp.commit_lsn, sizeof(stamp.commit_lsn),
+            stamp.commit_lsn == 0,
+        )
+        self.append_gid(transaction, row)
         self.transactions.stamp_rows(1, stamp, 0)
         self.transactions.row_count += 1
         self.tallies.count_landed(TALLY_TRANSACTION)
         return 0
+
+    cdef int append_gid(self, const OpenTransaction *transaction, uint64_t row) except -1 nogil:
+        """The global identifier of a prepared transaction; bytes that are no letters escaped."""
+        cdef const Buffer *gid = &transaction.gid
+        cdef GrowingColumn *column = &self.transactions.columns[5]
+        cdef Buffer text
+        if transaction.prepared_lsn == 0 or is_utf8(gid.data, gid.size):
+            return column_append_value(
+                column, row, gid.data, gid.size, transaction.prepared_lsn == 0
+            )
+        memset(&text, 0, sizeof(Buffer))
+        try:
+            append_escaped(&text, gid.data, gid.size)
+            return column_append_value(column, row, text.data, text.size, False)
+        finally:
+            buffer_free(&text)
 
     cdef int append_others(
         self, PyObject *found, const uint8_t *entry, uint32_t piece, uint32_t index, Stamp *stamp,
@@ -285,6 +319,7 @@ cdef class Releaser:
             &(<const PartHeader *>(entry + header.part_offset))[event.index]
         )
         cdef const uint8_t *ops = entry + part.op_offset
+        cdef const uint8_t *steps = steps_of(entry, event)
         cdef uint32_t row = event.first_row, end = event.first_row + event.row_count, stop
         left_out = self.upserts.taken_back.get((piece, index))
         if left_out is None:
@@ -292,7 +327,10 @@ cdef class Releaser:
         for stop in [*sorted(left_out), end]:
             if stop > row:
                 tally_ops(&self.tallies.landed, ops + row, stop - row)
-                (<Accumulator>found).append(entry, part, row, stop - row, stamp, seq[0], False)
+                (<Accumulator>found).append(
+                    entry, part, row, stop - row, stamp, seq[0], False, event.x,
+                    NULL if steps == NULL else steps + (row - event.first_row) * STEP_SIZE,
+                )
                 seq[0] += stop - row
             row = stop + 1
         self.tallies.left_out[<int>BECAUSE_SPECULATIVE].count[<int>TALLY_INSERT] += <uint64_t>(
@@ -315,7 +353,7 @@ cdef class Releaser:
             if not (<Accumulator>found).is_current:
                 self.change_over(found)
             self.tallies.count_landed(TALLY_DELETE)
-            (<Accumulator>found).append_marker(c"D", stamp, seq[0])
+            (<Accumulator>found).append_marker(c"D", stamp, seq[0], event.x)
             self.measure_one(found)
             seq[0] += 1
         return 0

@@ -77,6 +77,7 @@ cdef class Streams:
                     self.fail_block(header.stream_xid, b"goes on that never began")
                 if transaction == NULL:
                     transaction = opens_add(&self.opens, header.stream_xid)
+                    transaction.first_lsn = events[i].y
             elif events[i].kind == EVENT_RELATION:
                 self.relations.register(entry, &events[i])
             elif transaction == NULL:

@@ -47,9 +47,10 @@ GD_FIELDS: Final[tuple[pa.Field, ...]] = (
     pa.field("gd_csn", pa.int64()),
     pa.field("gd_xid", pa.int64()),
     pa.field("gd_ts", _TIMESTAMPTZ),
+    pa.field("gd_change_lsn", pa.int64()),
     pa.field("gd_unchanged", _NAMES),
 )
-_STAMPS: Final = ("gd_epoch", "gd_lsn", "gd_seq", "gd_csn", "gd_xid", "gd_ts")
+_STAMPS: Final = ("gd_epoch", "gd_lsn", "gd_seq", "gd_csn", "gd_xid", "gd_ts", "gd_change_lsn")
 SOURCE_FIELD: Final = pa.field("gd_source", pa.string(), nullable=False)
 """Column of the source; only with several sources."""
 TRANSACTIONS: Final = "gd_transactions"
@@ -61,6 +62,9 @@ SYSTEM_COLUMNS: Final[dict[str, tuple[tuple[str, ColumnType], ...]]] = {
         ("origin", ColumnType(Kind.STRING)),
         ("user", ColumnType(Kind.STRING)),
         ("rows", ColumnType(Kind.INT64)),
+        ("gd_first_lsn", ColumnType(Kind.INT64)),
+        ("gd_commit_lsn", ColumnType(Kind.INT64)),
+        ("gd_gid", ColumnType(Kind.STRING)),
     ),
     MESSAGES: (
         ("transactional", ColumnType(Kind.BOOL)),
@@ -85,6 +89,7 @@ class Rows(TypedDict):
     csn: OwnedMemory | None
     xid: OwnedMemory
     time_us: OwnedMemory
+    change_lsn: OwnedMemory | None
     new: list[Taken]
     old: list[Taken] | None
     old_present: OwnedMemory | None
@@ -147,7 +152,7 @@ def system_schema(table: str) -> pa.Schema:
     if table == MESSAGES:
         stamps[_STAMPS.index("gd_seq")] = pa.field("gd_seq", pa.int64())
     elif table == TRANSACTIONS:
-        stamps.remove(_BY_NAME["gd_seq"])
+        stamps = [field for field in stamps if field.name not in ("gd_seq", "gd_change_lsn")]
     read = list(DDL_TYPE) if table == DDL else []
     fields = [pa.field(name, arrow_type(column)) for name, column in SYSTEM_COLUMNS[table]]
     return pa.schema([*stamps, *read, *fields])
@@ -285,6 +290,7 @@ def _stamps(taken: Rows, epoch: int, *, with_xid: bool, with_time: bool) -> dict
         "gd_ts": fixed("time_us", _TIMESTAMPTZ, has_gaps=True)
         if with_time
         else pa.nulls(rows, _TIMESTAMPTZ),
+        "gd_change_lsn": fixed("change_lsn", int64, has_gaps=True),
     }
 
 

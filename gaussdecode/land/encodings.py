@@ -61,7 +61,18 @@ _HUGE_BYTES: Final = 1 << 20
 """A value above this has its column go without statistics; arbitrary."""
 
 _DICTIONARY: Final = frozenset({"gd_op", "gd_epoch"})
-_DELTA: Final = frozenset({"gd_lsn", "gd_seq", "gd_csn", "gd_xid", "gd_ts"})
+_DELTA: Final = frozenset(
+    {
+        "gd_lsn",
+        "gd_seq",
+        "gd_csn",
+        "gd_xid",
+        "gd_ts",
+        "gd_change_lsn",
+        "gd_first_lsn",
+        "gd_commit_lsn",
+    }
+)
 _NO_STATISTICS: Final = frozenset({"gd_op"})
 _INTEGER_DIGITS: Final = 18  # of a decimal that an integer holds
 _SMALL_DIGITS: Final = 9  # same, of 32 bits

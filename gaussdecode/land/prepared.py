@@ -45,6 +45,7 @@ class KeptTransaction:
         gid: its global identifier.
         lsn: end of its PREPARE.
         time_us: time of its PREPARE, microseconds since 1970.
+        first_lsn: LSN of its first record; 0 in files of early versions.
         origin: replication origin of the transaction; None for none.
         aborted: its subtransactions that were rolled back.
         tally: framed counts of the transaction, by kind.
@@ -59,6 +60,7 @@ class KeptTransaction:
     gid: bytes
     lsn: int
     time_us: int
+    first_lsn: int
     origin: bytes | None
     aborted: tuple[int, ...]
     tally: tuple[int, ...]
@@ -229,6 +231,7 @@ def _kept(
         gid=facts["gid"],
         lsn=facts["lsn"],
         time_us=facts["time_us"],
+        first_lsn=facts.get("first_lsn", 0),
         origin=facts["origin"],
         aborted=tuple(facts["aborted"]),
         tally=tuple(facts["tally"]),

@@ -27,7 +27,8 @@ cdef class Dispatcher:
     cdef Tally framed           # by the receiver, since the last cut
     cdef Tally filtered         # of these, what it did not append: rows nobody wants,
     cdef Tally before_start     # rows before the position to start from
-    cdef uint64_t batch_lsn     # of its first message,
+    cdef uint64_t message_lsn   # of the message that is appended next; 0 not known
+    cdef uint64_t batch_lsn     # of the first message of the batch,
     cdef uint64_t batch_xid     # and of its transaction; for errors
     cdef uint32_t stream_xid    # whose block the messages are of, or 0; changes between batches,
     cdef uint32_t block         # and of which kind it is

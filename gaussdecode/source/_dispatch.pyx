@@ -28,6 +28,7 @@ from gaussdecode.wire._layout cimport (
     RAW_MAGIC,
     Buffer,
     EntryHeader,
+    MessageHeader,
     RawHeader,
     buffer_align,
     buffer_append,
@@ -141,19 +142,24 @@ cdef class Dispatcher:
         """Whether a message may join the batch being filled."""
         if not self.is_open or self.message_count == 0:
             return True
-        return self.batch.size - self.message_offset + sizeof(uint32_t) + size <= self.batch_bytes
+        return (
+            self.batch.size - self.message_offset + sizeof(MessageHeader) + size
+            <= self.batch_bytes
+        )
 
     cdef bint is_full(self) noexcept nogil:
         return self.is_open and self.batch.size - self.message_offset >= self.batch_bytes
 
     cdef int append(self, const uint8_t *data, size_t size, bint moves=False) except -1 nogil:
-        cdef uint32_t size32 = <uint32_t>size
+        cdef MessageHeader header
         cdef Buffer *batch = &self.batch
+        header.size = <uint32_t>size
+        header.lsn = self.message_lsn
         if not self.is_open:
             self.open_batch()
-        buffer_grow(batch, sizeof(uint32_t) + size)
-        memcpy(batch.data + batch.size, &size32, sizeof(uint32_t))
-        batch.size += sizeof(uint32_t)
+        buffer_grow(batch, sizeof(MessageHeader) + size)
+        memcpy(batch.data + batch.size, &header, sizeof(MessageHeader))
+        batch.size += sizeof(MessageHeader)
         self.message_count += 1
         if moves:
             return buffer_move(batch, data, size)
@@ -296,9 +302,10 @@ cdef class Dispatcher:
 
     # For tests.
 
-    def add_message(self, bytes message not None):
+    def add_message(self, bytes message not None, uint64_t lsn=0):
         """Append one message, cutting as the receive loop does."""
         cdef const uint8_t *data = message
+        self.message_lsn = lsn
         if not self.fits(<size_t>len(message)):
             self.cut(0, False)
             if self.flush() != 1:

@@ -441,9 +441,11 @@ cdef class Receiver:
 
     cdef int add(self, const uint8_t *data, size_t size, bint moves) except -1 nogil:
         """Give one message, for which there is room, to the dispatcher."""
+        cdef uint64_t lsn = self.message_lsn()
+        self.dispatcher.message_lsn = lsn
         if not self.dispatcher.is_open:
             self.opened_us = self.now_us
-            self.dispatcher.batch_lsn = self.message_lsn()
+            self.dispatcher.batch_lsn = lsn
             self.dispatcher.batch_xid = self.xid
         self.append(data, size, moves)
         if self.dispatcher.is_full():

@@ -11,7 +11,7 @@ A *raw batch* (reader -> decoder):
     RawHeader
     relation section   relation_count x (RawRelation, PlanColumn[column_count],
                        definition JSON), each padded to 8
-    message section    message_count x (uint32 size, payload), unpadded; `payload` is one
+    message section    message_count x (MessageHeader, payload), unpadded; `payload` is one
                        pgoutput message from its type byte, relations and types left out;
                        up to 7 bytes of padding may follow the last
 
@@ -84,10 +84,13 @@ cdef enum ColumnKind:
 cdef enum EventKind:
     # With flags 1 they are of a GaussDB stream, and what it does not send is 0: EVENT_BEGIN
     # has x first_lsn, EVENT_COMMIT has x xid.
-    EVENT_BEGIN = 1             # x commit_lsn, y commit time (us since 1970), z xid
+    EVENT_BEGIN = 1             # x commit_lsn, y commit time (us since 1970), z xid, payload
+    #                             uint64 first_lsn, or nothing
     EVENT_COMMIT = 2            # x commit_lsn, y end_lsn, z commit time
+    # x LSN of the first row, or 0: not known. Then payload uint32[row_count], what is to be
+    # added for each row; batches of early versions have neither.
     EVENT_SEGMENT = 3           # index part, first_row, row_count: rows in wire order
-    EVENT_TRUNCATE = 4          # index version, flags option bits; one event per table
+    EVENT_TRUNCATE = 4          # index version, flags option bits, x lsn; one event per table
     EVENT_MESSAGE = 5           # flags 1 = transactional, x lsn, payload prefix NUL content
     EVENT_ORIGIN = 6            # x origin lsn, payload name
     EVENT_KEEPALIVE = 7         # x wal_end, flags 1 = reply wanted
@@ -95,7 +98,7 @@ cdef enum EventKind:
     EVENT_CSN = 9               # x csn of the open transaction or 0, payload user name
     EVENT_NOTICE = 10           # index code (1 = rows may be missing), payload text
     EVENT_HEARTBEAT = 11        # x lsn, y flushed lsn, z timestamp (us since 1970)
-    EVENT_STREAM_START = 12     # x xid, flags 1 = first block, or all of a prepared one
+    EVENT_STREAM_START = 12     # x xid, y lsn, flags 1 = first block, or all of a prepared one
     EVENT_STREAM_COMMIT = 13    # index xid, x commit_lsn, y end_lsn, z commit time
     EVENT_STREAM_ABORT = 14     # x xid, y xid of what was rolled back: all if equal
     # The payload of what follows is the global identifier of the transaction.
@@ -106,7 +109,7 @@ cdef enum EventKind:
     EVENT_LARGE_ROW = 18        # index version, x size, y limit, z column size, first_row column
     # A DELETE without an old tuple, of a table whose deletes have one: it takes back a row of its
     # transaction, which an upsert inserted.
-    EVENT_TAKEN_BACK = 19       # index version
+    EVENT_TAKEN_BACK = 19       # index version, x lsn
     # Streamed, EVENT_SEGMENT, EVENT_TRUNCATE and EVENT_MESSAGE have z: the (sub)transaction.
 
 cdef enum EventFlag:
@@ -160,6 +163,10 @@ cdef packed struct RawRelation:
     uint16_t column_count
     uint16_t encoding           # of its values: number in encoding.ENCODINGS, 0 for UTF-8
     uint32_t definition_size    # bytes of JSON
+
+cdef packed struct MessageHeader:
+    uint32_t size               # of the payload
+    uint64_t lsn                # that the server sent with it; 0 not known
 
 cdef packed struct PlanColumn:
     uint8_t kind

@@ -4,8 +4,9 @@ import contextlib
 import dataclasses
 import itertools
 import json
+import struct
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,7 @@ class File:
     gid: bytes
     lsn: int
     time_us: int
+    first_lsn: int
     origin: bytes | None
     aborted: list[int]
     tally: list[int]
@@ -105,6 +107,7 @@ class Sink:
             Schemas(), lambda schema, name: f"{schema}.{name}", list, lambda _: None
         )
         self.lines: list[Line] = []
+        self.lsns: dict[tuple[int, int], int | None] = {}  # of changes, by lsn and seq
         self.transactions: list[dict[str, Any]] = []  # Any: row values
         self.messages: list[dict[str, Any]] = []  # Any: row values
         self.ddl: list[dict[str, Any]] = []  # Any: row values
@@ -227,6 +230,7 @@ class Sink:
             taken, landed.schema, landed.columns, landed.names, 7, with_xid=True, with_time=True
         )
         table.validate(full=True)
+        self.lsns |= {(r["gd_lsn"], r["gd_seq"]): r["gd_change_lsn"] for r in table.to_pylist()}
         self.lines.extend(
             (landed.relation.name, r["gd_op"], r["gd_lsn"], r["gd_seq"], r["id"], r["note"])
             for r in table.to_pylist()
@@ -247,10 +251,14 @@ class Txn:
 
 
 notes = st.none() | st.text(max_size=5)
-rows = st.builds(Row, st.sampled_from([1, 2]), st.integers(-(2**63), 2**63 - 1), notes)
+lsns = st.sampled_from([0, 8, 9, 2**32 + 8, 2**40])
+rows = st.builds(Row, st.sampled_from([1, 2]), st.integers(-(2**63), 2**63 - 1), notes, lsn=lsns)
 markers = st.sampled_from(
-    [Mark(TRUNCATE, index=1), Mark(TRUNCATE, index=3), Mark(MESSAGE, 1, payload=b"p\0content")]
-)
+    [
+        Mark(TRUNCATE, index=1), Mark(TRUNCATE, index=1, x=12), Mark(TRUNCATE, index=3),
+        Mark(MESSAGE, 1, x=13, payload=b"p\0content"),
+    ]
+)  # fmt: skip
 transactions = st.builds(
     Txn, st.lists(rows | markers, max_size=12).map(tuple), st.sampled_from([None, None, b"far"])
 )
@@ -261,30 +269,46 @@ def stream(txns: list[Txn]) -> list[Item]:
     items: list[Item] = []
     for i, txn in enumerate(txns):
         end = 100 * (i + 1)
-        items.append(Mark(BEGIN, x=end - 10, y=i, z=1000 + i))
+        first = struct.pack("=Q", end - 99) if i else b""  # of the first one it is not known
+        items.append(Mark(BEGIN, x=end - 10, y=i, z=1000 + i, payload=first))
         if txn.origin is not None:
             items.append(Mark(ORIGIN, payload=txn.origin))
         items += [*txn.items, Mark(COMMIT, x=end - 10, y=end, z=i)]
     return items
 
 
-def expected(txns: list[Txn], resume_lsn: int, only_local: bool) -> list[Line]:
-    """What must be released, in order."""
-    lines: list[Line] = []
+def placed(txns: list[Txn], resume_lsn: int, only_local: bool) -> Iterator[tuple[int, int, Item]]:
+    """What must be released, in order: position and item."""
     for i, txn in enumerate(txns):
         end, seq = 100 * (i + 1), 0
         if end <= resume_lsn or (only_local and txn.origin is not None):
             continue
         for item in txn.items:
-            if isinstance(item, Row):
-                name = TABLES[item.version].name
-                lines.append((name, "I", end, seq, item.id, item.note))
-            elif item.kind == TRUNCATE and item.index == 1:
-                lines.append(("a", "T", end, seq, None, None))
-            elif item.kind == TRUNCATE:
-                continue
-            seq += 1
+            if isinstance(item, Row) or item.kind == MESSAGE or item.index == 1:
+                yield end, seq, item
+                seq += 1
+
+
+def expected(txns: list[Txn], resume_lsn: int, only_local: bool) -> list[Line]:
+    """What must be released of tables, in order."""
+    lines: list[Line] = []
+    for end, seq, item in placed(txns, resume_lsn, only_local):
+        if isinstance(item, Row):
+            lines.append((TABLES[item.version].name, "I", end, seq, item.id, item.note))
+        elif item.kind == TRUNCATE:
+            lines.append(("a", "T", end, seq, None, None))
     return lines
+
+
+def expected_lsns(
+    txns: list[Txn], resume_lsn: int, only_local: bool
+) -> dict[tuple[int, int], int | None]:
+    """LSN of each change of a table, by its position."""
+    return {
+        (end, seq): (item.lsn if isinstance(item, Row) else item.x) or None
+        for end, seq, item in placed(txns, resume_lsn, only_local)
+        if isinstance(item, Row) or item.kind == TRUNCATE
+    }
 
 
 def cut(items: list[Item], draw: Callable[[int], int]) -> list[list[Item]]:
@@ -341,12 +365,17 @@ def test_rows_come_out_whole_and_in_order(
     check_sums(sums, [item for batch in batches for item in batch], sink)
 
     wanted = expected(txns, resume, only_local)
-    assert sink.lines == [line for line in wanted if line[0] != "message"]
+    assert sink.lines == wanted
+    assert sink.lsns == expected_lsns(txns, resume, only_local)
+    assert {row["gd_change_lsn"] for row in sink.messages} <= {13}
     landed = [
         (100 * (i + 1), txn) for i, txn in enumerate(txns)
         if 100 * (i + 1) > resume and not (only_local and txn.origin is not None)
     ]  # fmt: skip
-    assert [row["gd_lsn"] for row in sink.transactions] == [end for end, _ in landed]
+    assert [
+        (row["gd_lsn"], row["gd_first_lsn"], row["gd_commit_lsn"], row["gd_gid"])
+        for row in sink.transactions
+    ] == [(end, end - 99 if end > 100 else None, end - 10, None) for end, _ in landed]
     assert [row["origin"] for row in sink.transactions] == [
         None if txn.origin is None else txn.origin.decode() for _, txn in landed
     ]
@@ -410,8 +439,8 @@ def without_taken_back(txn: Txn) -> tuple[list[Item], int]:
                 ),
                 default=-1,
             )
-            emptied = Mark(TRUNCATE, index=item.index)
-            if at >= 0 and emptied not in kept[at:]:
+            later = [(of.kind, of.index) for of in kept[at:] if isinstance(of, Mark)]
+            if at >= 0 and (TRUNCATE, item.index) not in later:
                 del kept[at]
                 count += 1
                 continue
@@ -460,6 +489,7 @@ def test_rows_that_were_taken_back_do_not_land(
     found = [without_taken_back(txn) for txn in txns]
     lands = [i for i in range(len(txns)) if 100 * (i + 1) > resume]
     wanted: list[Line] = []
+    wanted_lsns = {}
     for i in lands:
         seq = 0
         for item in found[i][0]:
@@ -473,8 +503,14 @@ def test_rows_that_were_taken_back_do_not_land(
                 wanted.append(("a", "T", end, seq, None, None))
             elif item.kind == TRUNCATE:
                 continue
+            if isinstance(item, Row) or item.kind != MESSAGE:
+                wanted_lsns[end, seq] = (item.lsn if isinstance(item, Row) else item.x) or None
             seq += 1
     assert sink.lines == wanted
+    assert sink.lsns == wanted_lsns
+    assert sorted(
+        (row["gd_lsn"], row["gd_first_lsn"], row["gd_commit_lsn"]) for row in sink.transactions
+    ) == [(100 * (i + 1), 100 * i + 1, None) for i in lands]
     left_out = add(of.get(account.SPECULATIVE, {}) for _, _, of in sums)
     count = sum(found[i][1] for i in lands)
     assert left_out == ({"D": count, "I": count} if count else {})
@@ -796,7 +832,7 @@ def blocks_of(xid: int, txn: Streamed) -> list[Step]:
     bounds = [0, *(min(cut, len(txn.items)) for cut in txn.cuts), len(txn.items)]
     steps: list[Step] = []
     for number, (start, stop) in enumerate(itertools.pairwise(bounds)):
-        block: list[Item] = [Mark(STREAM_START, number == 0, x=xid)]
+        block: list[Item] = [Mark(STREAM_START, number == 0, x=xid, y=xid + number)]
         if number == 0 and txn.origin is not None:
             block.append(Mark(ORIGIN, payload=txn.origin))
         for sub, item in txn.items[start:stop]:
@@ -908,6 +944,18 @@ def test_streamed_transactions_come_out_as_whole_ones(
         check_sums(sums, every, sink)
     shown = [Txn(tuple(kept_items(txn)), txn.origin) for txn in ended]
     assert sink.lines == expected(shown, resume, only_local)
+    assert sink.lsns == expected_lsns(shown, resume, only_local)
+    if not sink.assembler.is_comparing:
+        assert [
+            (row["gd_first_lsn"], row["gd_commit_lsn"], row["gd_gid"]) for row in sink.transactions
+        ] == [
+            (None, 100 * n - 10, None) if isinstance(txn, Txn) else (
+                xid_of(txn, blocks), 100 * n - 10,
+                f"of {xid_of(txn, blocks)}" if txn.is_prepared else None,
+            )
+            for n, txn in enumerate(ended, 1)
+            if 100 * n > resume and not (only_local and txn.origin is not None)
+        ]  # fmt: skip
     assert (sink.assembler.open_count, sink.assembler.prepared_transactions) == (0, [])
     assert sorted(sink.ended) == sorted(sink.files), "each file is told to have ended"
     assert (sink.assembler.retained_bytes, sink.assembler.spooled_bytes) == (0, 0)
@@ -917,6 +965,11 @@ def test_streamed_transactions_come_out_as_whole_ones(
             for n, txn in enumerate(shown) if 100 * (n + 1) <= resume
         ]  # fmt: skip
     sink.spool.close()
+
+
+def xid_of(txn: Streamed, blocks: list[Streamed]) -> int:
+    """Its number, and LSN of its first block; two may be equal, but none is another."""
+    return next(100 * (n + 1) for n, other in enumerate(blocks) if other is txn)
 
 
 def commits(ended: list[Txn | Streamed]) -> list[Item]:
@@ -991,8 +1044,11 @@ def test_prepared_transaction_outlives_its_session(tmp_path: Any) -> None:  # An
     """Another assembler goes on with the file, whatever its versions are called."""
     first = Sink(tmp_path, memory_limit=0)
     first.assembler.absorb_bytes(entry(0, [relation_mark(of) for of in TABLES.values()]))
-    rows: list[Item] = [FIRST, Mark(ORIGIN, payload=b"far"), Row(2, 1, "x", 7), Row(1, 2, None, 8)]
-    rows += [Row(2, 3, "gone", 9), Mark(TRUNCATE, index=1, z=7), Mark(TRUNCATE, index=3, z=7)]
+    rows: list[Item] = [
+        Mark(STREAM_START, 1, x=7, y=4), Mark(ORIGIN, payload=b"far"), Row(2, 1, "x", 7, 5),
+        Row(1, 2, None, 8, 6), Row(2, 3, "gone", 9), Mark(TRUNCATE, index=1, x=8, z=7),
+        Mark(TRUNCATE, index=3, z=7),
+    ]  # fmt: skip
     steps = prepared((7, rows), (0, [Mark(STREAM_ABORT, x=7, y=9)]))
     for owner, items in steps:
         first.assembler.absorb_bytes(entry(1, items, stream_xid=owner))
@@ -1016,6 +1072,10 @@ def test_prepared_transaction_outlives_its_session(tmp_path: Any) -> None:  # An
     assert second.lines == [
         ("b", "I", 100, 0, 1, "x"), ("a", "I", 100, 1, 2, None), ("a", "T", 100, 2, None, None),
     ]  # fmt: skip
+    assert second.lsns == {(100, 0): 5, (100, 1): 6, (100, 2): 8}
+    assert [
+        (row["gd_first_lsn"], row["gd_commit_lsn"], row["gd_gid"]) for row in second.transactions
+    ] == [(4, 90, "g")]
     assert (second.ended, second.assembler.prepared_transactions) == ([7], [])
 
     third = Sink(tmp_path, resume_lsn=50, only_local=False, kept=[kept])
@@ -1024,7 +1084,8 @@ def test_prepared_transaction_outlives_its_session(tmp_path: Any) -> None:  # An
         third.assembler.absorb_bytes(entry(1, items, stream_xid=owner))
     third.assembler.absorb_bytes(commit)
     third.finish()
-    assert third.lines == second.lines
+    assert (third.lines, third.lsns) == (second.lines, second.lsns)
+    assert third.transactions == second.transactions
 
 
 def test_end_of_a_prepared_transaction_that_landed(tmp_path: Any) -> None:  # Any: Path

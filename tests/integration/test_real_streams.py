@@ -76,6 +76,7 @@ def test_changes_are_the_servers_own(name: str, landed: Landing) -> None:
     assert len(changes) == len(peeked)
     for change, row in zip(changes, peeked, strict=True):
         assert _same(change, row), (change.order, row.table, row.op)
+    assert [change.lsn for change in changes] == [row.lsn for row in peeked]
 
 
 def test_changes_give_the_final_rows(name: str, landed: Landing) -> None:

@@ -13,6 +13,7 @@ from kit.workload import Workload
 
 from gaussdecode.cli import main
 from gaussdecode.errors import EX_OK, EX_PROTOCOL
+from gaussdecode.model.lsn import Lsn
 from gaussdecode.source.capture import Capture
 
 pytestmark = pytest.mark.integration
@@ -42,7 +43,7 @@ def rows_of(root: Path) -> list[tuple[object, ...]]:
     """What landed, in order: all that a reader sees but files and entries."""
     return [
         (
-            *change.order, change.schema.table, change.op, change.xid, str(change.new), str(change.old),
+            *change.order, change.lsn, change.schema.table, change.op, change.xid, str(change.new), str(change.old),
             str(sorted(change.unchanged)), str(change.raw),
             [(field, str(kind)) for field, kind in change.types.items()],
         )
@@ -84,6 +85,66 @@ def test_streamed_equals_whole(
             assert whole.stop() == 0
     assert rows_of(streamed.root) == rows_of(whole.root)
     assert oracle.check(streamed.root, database).changes
+
+
+@pytest.mark.parametrize("major", [14, 18])
+def test_lsns_are_those_that_the_server_shows(
+    servers: Callable[[int], Postgres], make_daemon: Callable[..., Daemon], major: int
+) -> None:
+    """Of changes, BEGINs and commit records; also of a transaction that is sent again."""
+    database = Database(servers(major), f"lsns_{major}")
+    database.execute("CREATE TABLE a (id int8 PRIMARY KEY, note text)")
+    database.execute("CREATE TABLE b (id int8 PRIMARY KEY)")
+    database.create_slot()
+    with make_daemon(database) as daemon:
+        database.copy_slot(f"{database.slot}_2")
+        with database.connect() as session:
+            for statement in (
+                "BEGIN", "INSERT INTO a SELECT g, g FROM generate_series(1, 50) g",
+                "INSERT INTO b VALUES (1)", "SAVEPOINT s", "UPDATE a SET id = -id WHERE id < 5",
+                "ROLLBACK TO s", "DELETE FROM a WHERE id > 40",
+                "SELECT pg_logical_emit_message(true, 'p', 'x')", "COMMIT", "TRUNCATE a, b",
+            ):  # fmt: skip
+                run(session, statement)
+            with session.cursor().copy("COPY a (id) FROM STDIN") as copy:
+                copy.write("".join(f"{number}\n" for number in range(100, 200)))
+        daemon.catch_up()
+        daemon.kill9()
+        database.execute("INSERT INTO b VALUES (2)")
+        daemon.start()
+        daemon.catch_up()
+        assert daemon.stop() == 0
+    peeked = [
+        (int(Lsn.parse(lsn)), data)
+        for lsn, data in database.execute(
+            f"SELECT lsn::text, data FROM pg_logical_slot_peek_binary_changes('{database.slot}_2', "
+            f"NULL, NULL, 'proto_version', '1', 'publication_names', '{database.publication}', "
+            "'messages', 'true')"
+        )
+    ]
+    landed = landing.read(daemon.root)
+    rows = [
+        lsn
+        for lsn, data in peeked
+        for _ in range(int.from_bytes(data[1:5]) if data[:1] == b"T" else data[:1] in b"IUD")
+    ]
+    assert [change.lsn for change in landed.changes] == rows
+    assert len(rows) > len(set(rows)) > 60, "rows of COPY share one"
+    assert [row["gd_change_lsn"] for row in landed.messages] == [
+        lsn for lsn, data in peeked if data[:1] == b"M"
+    ]
+    assert [
+        (row["gd_first_lsn"], row["gd_commit_lsn"], row["gd_lsn"]) for row in landed.transactions
+    ] == [
+        (first, int.from_bytes(data[2:10]), lsn)
+        for first, (lsn, data) in zip(
+            [lsn for lsn, data in peeked if data[:1] == b"B"],
+            [(lsn, data) for lsn, data in peeked if data[:1] == b"C"],
+            strict=True,
+        )
+    ]
+    database.execute(f"SELECT pg_drop_replication_slot('{database.slot}_2')")
+    database.drop()
 
 
 def open_transaction(database: Database, table: str) -> Session:

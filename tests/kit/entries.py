@@ -27,12 +27,16 @@ DATA, END, ERROR = range(3)
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One inserted row of relation `version`; in a block, of (sub)transaction `xid`."""
+    """One inserted row of relation `version`; in a block, of (sub)transaction `xid`.
+
+    Rows of one segment must not have an LSN below the first one's, or 4 GiB above it.
+    """
 
     version: int
     id: int
     note: str | None
     xid: int = 0
+    lsn: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,10 +127,13 @@ def entry(
             held = rows.setdefault(item.version, [])
             part = list(rows).index(item.version)
             last = events[-1] if events else None
-            if last is not None and last[0] == SEGMENT and (last[3], last[8]) == (part, item.xid):
-                last[5] += 1
-            else:
-                events.append([SEGMENT, 0, 0, part, len(held), 1, 0, 0, item.xid, 0, 0])
+            if last is None or last[0] != SEGMENT or (last[3], last[8]) != (part, item.xid) or (
+                (last[6] == 0) != (item.lsn == 0) or not 0 <= item.lsn - last[6] < 2**32
+            ):  # fmt: skip
+                last = [SEGMENT, 0, 0, part, len(held), 0, item.lsn, 0, item.xid, [], 0]
+                events.append(last)
+            last[5] += 1
+            last[9].append(item.lsn - last[6])
             held.append(item)
         else:
             offset = out.put(item.payload)
@@ -134,6 +141,10 @@ def entry(
                 [item.kind, item.flags, 0, item.index, 0, 0, item.x, item.y, item.z, offset,
                  len(item.payload)]
             )  # fmt: skip
+    for event in events:
+        if event[0] == SEGMENT:
+            steps = struct.pack(f"={event[5]}I", *event[9]) if event[6] else b""
+            event[9], event[10] = out.put(steps), len(steps)
     parts = b"".join(_part(out, version, held) for version, held in rows.items())
     event_offset = out.put(b"".join(EVENT.pack(*event) for event in events))
     part_offset = out.put(parts)

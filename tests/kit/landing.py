@@ -49,6 +49,7 @@ class Change(NamedTuple):
         unchanged: columns that were not sent.
         types: Arrow type of each column.
         is_snapshot: it is in a snapshot entry that replaces its table, and no change.
+        lsn: its own, or None.
     """
 
     order: Order
@@ -61,6 +62,7 @@ class Change(NamedTuple):
     unchanged: frozenset[str]
     types: dict[str, pa.DataType]
     is_snapshot: bool = False
+    lsn: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -196,6 +198,7 @@ def _changes(table: pa.Table, schema: Schema, *, is_snapshot: bool) -> Iterator[
             frozenset(names[name] for name in row["gd_unchanged"] or ()),
             types,
             is_snapshot,
+            row.get("gd_change_lsn"),
         )
 
 

@@ -4,6 +4,8 @@ Built from `protocol.canonical` and `protocol.values` alone, row by row, so that
 no code with the fast decoder.
 """
 
+import dataclasses
+import struct
 from collections.abc import Sequence
 from typing import Any
 
@@ -101,7 +103,11 @@ class _Rows:
 
 
 def decode(
-    messages: Sequence[bytes], relations: Sequence[Relation], seq: int = 0, stream_xid: int = 0
+    messages: Sequence[bytes],
+    relations: Sequence[Relation],
+    seq: int = 0,
+    stream_xid: int = 0,
+    lsns: Sequence[int] = (),
 ) -> Entry:
     """Decode messages as a decoder must, slowly.
 
@@ -110,6 +116,7 @@ def decode(
         relations: described before them; their events are left out.
         seq: dispatch sequence.
         stream_xid: whose block they are of; 0 for none.
+        lsns: LSN of each message; () where none is known.
 
     Raises:
         WireError: as the fast decoder, at the same byte of the same message.
@@ -119,7 +126,7 @@ def decode(
     parts: dict[int, _Rows] = {}
     events: list[Event] = []
     filtered: list[bytes] = []
-    for payload in messages:
+    for payload, lsn in zip(messages, lsns or [0] * len(messages), strict=True):
         if payload[:1] in (b"R", b"Y", b"E"):
             raise WireError("message that is the reader's inside a batch", 0)
         message = pgoutput.parse(payload, counts, is_streamed=stream_xid != 0)
@@ -132,31 +139,43 @@ def decode(
                 filtered.append(payload)
                 continue
             if isinstance(message, pgoutput.Delete) and message.old_tag == "X":
-                events.append(_event(EventKind.TAKEN_BACK, index=relation.version))
+                events.append(_event(EventKind.TAKEN_BACK, index=relation.version, x=lsn))
                 continue
             rows = parts.setdefault(relation.version, _Rows(relation))
             index, first = list(parts).index(relation.version), len(rows.ops)
             rows.add(message)
             last = events[-1] if events else None
-            if last is not None and (last.kind, last.index, last.z) == (
+            if last is None or (last.kind, last.index, last.z) != (
                 EventKind.SEGMENT, index, xid,
-            ):  # fmt: skip
-                events[-1] = Event(
-                    EventKind.SEGMENT, 0, index, last.first_row, last.row_count + 1, 0, 0, xid, b""
-                )
-            else:
-                events.append(Event(EventKind.SEGMENT, 0, index, first, 1, 0, 0, xid, b""))
+            ) or not (0 < last.x <= lsn < last.x + 2**32 or last.x == lsn == 0):  # fmt: skip
+                last = Event(EventKind.SEGMENT, 0, index, first, 0, lsn, 0, xid, b"")
+                events.append(last)
+            step = struct.pack("=I", lsn - last.x) if lsn else b""
+            events[-1] = dataclasses.replace(
+                last, row_count=last.row_count + 1, payload=last.payload + step
+            )
         else:
             if isinstance(message, pgoutput.Truncate):
                 unwanted = [oid for oid in message.relation_oids if by_oid[oid].is_filtered]
                 filtered.append(wire.truncate(*unwanted))
-            events += _events(message, by_oid, xid)
+            events += [_with_lsn(event, lsn) for event in _events(message, by_oid, xid)]
     done = [rows.finish() for rows in parts.values()]
     wire_bytes = sum(len(payload) + 4 for payload in messages)
     return Entry(
         0, seq, wire_bytes, sum(part.row_count for part in done), events, done,
         wire.tally(messages, is_streamed=stream_xid != 0), wire.tally(filtered), wire.NONE,
     )  # fmt: skip
+
+
+def _with_lsn(event: Event, lsn: int) -> Event:
+    """The same, and the LSN of its message where the layout has that."""
+    if event.kind is EventKind.TRUNCATE:
+        return dataclasses.replace(event, x=lsn)
+    if event.kind is EventKind.STREAM_START:
+        return dataclasses.replace(event, y=lsn)
+    if event.kind is EventKind.BEGIN and not event.flags and lsn:
+        return dataclasses.replace(event, payload=struct.pack("=Q", lsn))
+    return event
 
 
 def _event(  # fields as in the layout

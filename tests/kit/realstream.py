@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from gaussdecode.model.lsn import Lsn
 from gaussdecode.source.capture import Capture, CaptureHeader, CaptureWriter, Style
 
 VERSIONS: Final = ("5.0.0", "6.0.2")
@@ -52,6 +53,7 @@ class Row(NamedTuple):
     op: str
     new: dict[str, str | None]
     old: dict[str, str | None] | None
+    lsn: int
 
 
 def unpacked(name: str) -> bytes:
@@ -204,7 +206,7 @@ def final_rows(name: str) -> dict[tuple[str, str], list[dict[str, str | None]]]:
 def peeked(version: str) -> list[Row]:
     """All changes as ``pg_logical_slot_peek_changes`` shows them, in order."""
     found = []
-    for _, xid, text in json.loads(unpacked(f"{version}/peek.json")):
+    for lsn, xid, text in json.loads(unpacked(f"{version}/peek.json")):
         if not text.startswith("{"):
             continue
         row = json.loads(text)
@@ -216,6 +218,7 @@ def peeked(version: str) -> list[Row]:
                 row["op_type"][0],
                 _values(row, "columns"),
                 old or None,
+                int(Lsn.parse(lsn)),
             )
         )
     return found

@@ -14,6 +14,7 @@ KINDS = ("C", "I", "U", "D", "T", "M")  # what a tally counts, in its order
 Tally = tuple[int, ...]
 NONE: Tally = (0,) * len(KINDS)
 RAW_RELATION = struct.Struct("=IIIIHHI")
+MESSAGE = struct.Struct("=IQ")  # what stands before a message: its size and its LSN
 PLAN_COLUMN = struct.Struct("=BBBBB3x")
 DATA, END = 0, 1
 OID = 16385
@@ -273,6 +274,18 @@ def tally(messages: Iterable[bytes], *, is_streamed: bool = False) -> Tally:
     return tuple(counts.values())
 
 
+def section_of(entry: bytes) -> tuple[list[tuple[int, bytes]], int]:
+    """LSN and payload of each message of a raw batch, and where they end."""
+    fields = RAW_HEADER.unpack_from(entry)
+    at, found = fields[5], []
+    for _ in range(fields[4]):
+        size, lsn = MESSAGE.unpack_from(entry, at)
+        at += MESSAGE.size
+        found.append((lsn, entry[at : at + size]))
+        at += size
+    return found, at
+
+
 def raw_batch(
     messages: Sequence[bytes],
     relations: Sequence[Relation] = (),
@@ -287,6 +300,7 @@ def raw_batch(
     stream_xid: int = 0,
     encoding: int = 0,
     is_prepared: bool = False,
+    lsns: Sequence[int] = (),
 ) -> bytes:
     """A raw batch of whole messages.
 
@@ -304,9 +318,13 @@ def raw_batch(
         stream_xid: whose block they are of; 0 for none.
         encoding: number of that of the values, 0 for UTF-8.
         is_prepared: the block is that of a prepared transaction.
+        lsns: LSN of each message; () where none is known.
     """
     described = b"".join(raw_relation(of, encoding) for of in relations)
-    section = b"".join(struct.pack("=I", len(message)) + message for message in messages)
+    section = b"".join(
+        MESSAGE.pack(len(message), lsn) + message
+        for message, lsn in zip(messages, lsns or [0] * len(messages), strict=True)
+    )
     offset = RAW_HEADER.size + -RAW_HEADER.size % 8 + len(described)
     header = RAW_HEADER.pack(
         RAW_MAGIC,

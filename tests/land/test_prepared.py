@@ -22,6 +22,7 @@ FACTS: dict[str, Any] = {  # Any: as the assembler gives them
     "xid": 7,
     "lsn": 0x100,
     "time_us": 5,
+    "first_lsn": 0x80,
     "gid": b"it's \xff",
     "origin": b"far",
     "aborted": [8, 9],

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pytest
 from kit.postgres import Database, Postgres
-from kit.wire import RAW_HEADER, tally
+from kit.wire import RAW_HEADER, section_of, tally
 
 from gaussdecode.errors import GaussDecodeError, from_record
 from gaussdecode.ipc.control import Control, Word
@@ -72,12 +72,9 @@ def parse_batch(entry: bytes) -> RawBatch:
         relations.append(relation)
         at += record_size
     assert at == offset
-    messages = []
-    for _ in range(message_count):
-        (length,) = struct.unpack_from("=I", entry, at)
-        messages.append(entry[at + 4 : at + 4 + length])
-        at += 4 + length
-    assert at == size
+    section, end = section_of(entry)
+    assert (len(section), end) == (message_count, size)
+    messages = [message for _, message in section]
     framed, filtered, before_start = (tuple(sums[start : start + 6]) for start in (0, 6, 12))
     found = (tally(messages), filtered, before_start)
     assert framed == tuple(map(sum, zip(*found, strict=True)))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kit.decoded import read_entry
-from kit.wire import RAW_HEADER, begin, commit
+from kit.wire import RAW_HEADER, begin, commit, section_of
 
 from gaussdecode._wire import BatchDecoder
 from gaussdecode.ipc.ring import Ring
@@ -45,13 +45,9 @@ def pipe() -> Iterator[Pipe]:
 def messages_of(entry: bytes) -> list[bytes]:
     """The message section of a raw batch."""
     fields = RAW_HEADER.unpack_from(entry)
-    at, found = fields[5], []
-    for _ in range(fields[4]):
-        (size,) = struct.unpack_from("=I", entry, at)
-        found.append(entry[at + 4 : at + 4 + size])
-        at += 4 + size
-    assert at == fields[6] == len(entry)
-    return found
+    found, end = section_of(entry)
+    assert end == fields[6] == len(entry)
+    return [message for _, message in found]
 
 
 @given(st.lists(st.binary(min_size=1, max_size=200), max_size=60), st.integers(1, 4))

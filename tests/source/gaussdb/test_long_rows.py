@@ -138,7 +138,7 @@ class Session:
         """The last bytes of the only row that reached the ring, from its column on."""
         header = wire.RAW_HEADER.unpack_from(self.entries[-1])
         assert header[4] == 1, "a long row is alone in its batch"
-        insert = parse(self.entries[-1][header[5] + 4 :])
+        insert = parse(self.entries[-1][header[5] + wire.MESSAGE.size :])
         assert isinstance(insert, Insert)
         (value,) = insert.new
         assert isinstance(value, bytes)
@@ -205,7 +205,7 @@ def test_long_row_of_many_columns_arrives_whole() -> None:
     session = Session("t")
     session.receive(OPENING["t"], gw.TextStyle(gw.Wanted(), V6_0_0).row(row))
     header = wire.RAW_HEADER.unpack_from(session.entries[-1])
-    insert = parse(session.entries[-1][header[5] + 4 :])
+    insert = parse(session.entries[-1][header[5] + wire.MESSAGE.size :])
     assert isinstance(insert, Insert)
     assert list(insert.new) == [value for _, value in fields]
     assert session.receiver.worker_status_count >= 3

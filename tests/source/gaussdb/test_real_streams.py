@@ -4,7 +4,6 @@ With every message of it: data, keepalives, notices, and the ReadyForQuery after
 """
 
 import socket
-import struct
 import threading
 import time
 from contextlib import closing
@@ -63,11 +62,7 @@ def taken(ring: Ring, found: list[bytes]) -> None:
         entry = ring.get_bytes(60)
         assert entry is not None
         header = wire.RAW_HEADER.unpack_from(entry)
-        at = header[5]
-        for _ in range(header[4]):
-            (size,) = struct.unpack_from("=I", entry, at)
-            found.append(entry[at + 4 : at + 4 + size])
-            at += 4 + size
+        found += [message for _, message in wire.section_of(entry)[0]]
         if header[1] == 1:
             return
 

@@ -158,11 +158,7 @@ class Session:
             header = wire.RAW_HEADER.unpack_from(entry)
             self.keepalives += [header[KEEPALIVE_FIELD]] if header[KEEPALIVE_FIELD] else []
             self.places.append((header[10], header[11]))
-            at = header[5]
-            for _ in range(header[4]):
-                (size,) = struct.unpack_from("=I", entry, at)
-                found.append(entry[at + 4 : at + 4 + size])
-                at += 4 + size
+            found += [message for _, message in wire.section_of(entry)[0]]
         return found
 
     def statuses(self) -> list[tuple[int, int]]:
