@@ -10,7 +10,7 @@ Progress is neither Spark's checkpoint nor an LSN: batch numbers start again wit
 LSNs repeat after the epoch rose.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from gaussdecode.errors import ConfigError
@@ -48,6 +48,7 @@ def apply(
     catalog: str | None = None,
     tests: Tests | None = None,
     layouts: Layouts | None = None,
+    on_ddl: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> Summary:
     """Apply a landing to a target, up to an entry of its log, with Spark.
@@ -69,6 +70,7 @@ def apply(
         catalog: see there.
         tests: see there; `data_tests.load_tests` reads them from a file.
         layouts: see there; `layout.read_layouts` reads them from texts.
+        on_ddl: see there; action (``apply``, ``stop``, ``ignore``) by kind, such as ``drop-column``.
         progress: called with a sentence for each step.
 
     Raises:
@@ -89,6 +91,7 @@ def apply(
         catalog=catalog,
         tests=tests,
         layouts=layouts,
+        on_ddl=on_ddl,
     )
     return apply_with(SparkEngine(spark), root, target, options, to=to, progress=progress)
 

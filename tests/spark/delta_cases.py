@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from kit.ddllanding import ID, Command, DdlLanding, Of
 from kit.history import Column, History, Table, canon
 from kit.lakes import each_version, last_state, live, rows_of, small, small_spark
 from pyspark.sql import SparkSession
@@ -192,3 +193,37 @@ def test_location_of_a_url_is_hadoop_s() -> None:
 
     assert location_of(place_of("s3://bucket/a b?region=eu")) == "s3a://bucket/a b"
     assert location_of(Path("/srv/a b")) == "file:///srv/a%20b"
+
+
+def test_ddl_is_followed_before_the_next_rows(spark: SparkSession, tmp_path: Path) -> None:
+    """Delta Lake's own reader sees the columns and comments of the commands, and every earlier version."""
+    a, b = Of(2, "a"), Of(3, "b", "text")
+    source = DdlLanding(tmp_path / "landing")
+    source.land(([ID, a], {"id": 1, "a": 10}))
+    said = {"object_type": "table column", "object_identity": "public.t.z"}
+    z = Of(2, "z", "bigint")
+    path, found = f"delta.`{tmp_path}/target/tables/public.t/current`", {}
+    for command in (
+        Command([ID, a, b]),
+        Command([ID, z, b]),
+        Command([ID, z], "COMMENT", "COMMENT ON COLUMN t.z IS 'Zed'", more=said),
+        Command([ID, z]),
+    ):
+        source.land(command)
+        apply_with(LocalEngine(), tmp_path / "landing", tmp_path / "target", Options(history=True))
+        table = spark.table(path).drop("gd_n", "gd_seq")
+        found[len(found)] = {
+            f.name: f.dataType.simpleString() for f in table.schema if f.name[:3] != "gd_"
+        }
+        assert table.collect()[0][list(found[0])[0]] == 1
+    assert found == {
+        0: {"id": "int", "a": "int", "b": "string"},
+        1: {"id": "int", "z": "bigint", "b": "string"},
+        2: {"id": "int", "z": "bigint", "b": "string"},
+        3: {"id": "int", "z": "bigint"},
+    }
+    (field,) = (field for field in spark.table(path).schema if field.name == "z")
+    assert field.metadata["comment"] == "Zed"
+    old = spark.sql(f"SELECT * FROM {path} VERSION AS OF 0").collect()[0]
+    assert (old["id"], old["a"], old["b"]) == (1, 10, None)
+    assert spark.table(path).collect()[0]["z"] == 10

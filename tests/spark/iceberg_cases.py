@@ -6,6 +6,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from kit.ddllanding import ID, Command, DdlLanding, Of
 from kit.history import History, Table
 from kit.icebergcatalog import configure
 from kit.lakes import each_version, last_state, live, rows_of, small, small_spark
@@ -179,3 +180,19 @@ def test_files_are_the_delta_table_s(reader: SparkSession, tmp_path: Path) -> No
         snapshots = reader.sql(f"SELECT * FROM {name_of(table)}.snapshots").collect()
         refs = reader.sql(f"SELECT name FROM {name_of(table)}.refs").collect()
         assert (len(snapshots), len(refs)) == (1, 2)
+
+
+def test_ddl_is_followed_before_the_next_rows(reader: SparkSession, tmp_path: Path) -> None:
+    """A snapshot of the same rows has the columns of the commands."""
+    a, b, z = Of(2, "a"), Of(3, "b", "text"), Of(2, "z", "bigint")
+    source = DdlLanding(tmp_path / "landing")
+    source.land(([ID, a], {"id": 1, "a": 10}))
+    for after, row in (
+        ([ID, a], (1, 10)), ([ID, a, b], (1, 10, None)), ([ID, z, b], (1, 10, None)), ([ID, z], (1, 10)),
+    ):  # fmt: skip
+        source.land(Command(after))
+        apply_with(LocalEngine(), tmp_path / "landing", tmp_path / "target", MADE)
+        names = [name for name in reader.table("lake.cdc.public_t").columns if name[:3] != "gd_"]
+        assert names == [of.name for of in after]
+        assert tuple(reader.table("lake.cdc.public_t").select(*names).collect()[0]) == row
+    assert dict(reader.table("lake.cdc.public_t").dtypes)["z"] == "bigint"

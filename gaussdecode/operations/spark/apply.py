@@ -56,6 +56,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="YAML file of data tests for changed rows, and the action for rows that fail",
     )
+    repeated(
+        parser,
+        "--on-ddl",
+        "KIND=ACTION,...",
+        "what DDL does: ACTION is apply, stop or ignore; KIND is add-column, drop-column, rename, "
+        "retype, comment, rename-table or drop-table; one ACTION alone is for all kinds",
+    )
     point_arguments(parser, "to-")
     flag(parser, "--follow", "repeat until a signal stops it")
     parser.add_argument("--interval", type=seconds, default=10.0, metavar="SECONDS")
@@ -130,6 +137,7 @@ def execute(args: argparse.Namespace) -> int:
     from gaussdecode.spark.apply import Options
     from gaussdecode.spark.checks.data_tests import load_tests
     from gaussdecode.spark.log.masks import read_key, read_masks
+    from gaussdecode.spark.merge.on_ddl import read_on_ddl
     from gaussdecode.spark.target.layout import read_layouts
 
     key = b"" if args.mask_key is None else read_key(args.mask_key)
@@ -149,6 +157,7 @@ def execute(args: argparse.Namespace) -> int:
         mask_key=key,
         tests=None if args.tests is None else load_tests(args.tests),
         layouts=read_layouts(args.partition_by, args.cluster_by),
+        on_ddl=read_on_ddl(args.on_ddl),
     )
     with until_signal() as stop, EndedBy(stop), engine_of(args) as engine:
         return _apply_until(stop, engine, args, options)

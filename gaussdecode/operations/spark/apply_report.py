@@ -41,8 +41,7 @@ def report(
     if summary.n == summary.from_n and not summary.tables and args.follow:
         return
     for title, why in summary.stopped.items():
-        text = _stopped_text(args, title, why, is_suspect=title in summary.suspect_tables)
-        warn(text)
+        warn(_stopped_text(args, title, why, summary))
     for title in summary.gone:
         warn(_gone_text(title))
     if args.json:
@@ -59,12 +58,14 @@ def report(
         warn(text)
 
 
-def _stopped_text(args: argparse.Namespace, title: str, why: str, *, is_suspect: bool) -> str:
+def _stopped_text(args: argparse.Namespace, title: str, why: str, summary: "Summary") -> str:
     from gaussdecode.spark.merge.plan import UNTOLD
 
     stands = f"{title} stands still, the other tables go on: {why}"
     snapshot = f"gaussdecode snapshot CONFIG --table {title}"
-    if is_suspect:
+    if title in summary.ddl_tables:
+        return stands
+    if title in summary.suspect_tables:
         return (
             f"{stands}. The stream of changes does not show that. Read the table again: "
             f"{snapshot}; with landing.on-suspect: snapshot the daemon does so by itself. Or go on "

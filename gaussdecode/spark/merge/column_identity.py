@@ -58,14 +58,18 @@ def question_of(
     if versions is None:
         if stop is None:
             raise ConfigError(f"{name} is not stopped in {store.root}: no declaration is needed")
+        if stop.get("ddl"):
+            raise ConfigError(f"{name}: {stop['why']}")
         if not stop["new"] or stop.get("is_suspect"):
             raise ConfigError(f"{name}: {stop['why']}; only a snapshot of it helps")
         if not stop["old"]:
             raise ConfigError(f"{name}: {stop['why']}; declaring columns does not help")
         versions, n = (stop["old"], stop["new"]), int(stop["n"]) + 1
-    decided = store.decided(table)
+    decided, kept = store.decided(table), store.schema_records(table)
     old, new = (
-        TableSchema.from_record(i, landing.schema_record(table, i), decided.numbers.get(i))
+        TableSchema.from_record(
+            i, kept.get(i) or landing.schema_record(table, i), decided.numbers.get(i)
+        )
         for i in versions
     )
     why = why_unknown(old, new) or (None if stop is None else stop["why"])

@@ -10,6 +10,7 @@ from gaussdecode.spark.merge.engine import SparkEngine
 from gaussdecode.spark.merge.plan import Applied, Plan
 from gaussdecode.spark.merge.stops import Stops
 from gaussdecode.spark.merge.work import Work
+from gaussdecode.spark.target.comments import Changed
 from gaussdecode.spark.target.layout import comment
 from gaussdecode.spark.target.state_file import TableVersion
 from gaussdecode.spark.target.store import DatabaseVersion, utc_now
@@ -57,10 +58,19 @@ def commit_table(context: Context, work: Work, plan: Plan, part: int) -> None:
         version,
         comment=comment(work.schema, context.landing),
         with_vectors=context.with_vectors,
+        said=_said(work),
     )
     context.summary.tables += 1
     rows = counted(version.rows, "row")
     context.progress(f"{work.table}: version {version.v} at entry {version.n}, {rows}")
+
+
+def _said(work: Work) -> Changed:
+    """The comments that DDL commands set, by the names of the columns."""
+    assert work.schema is not None
+    names = {column.number: column.name for column in work.schema.columns}
+    columns = {names[number]: text for number, text in work.comments.items() if number in names}
+    return Changed(work.comments.get(None), columns)
 
 
 def part_of(work: Work, plan: Plan, stops: Stops) -> int:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from gaussdecode.spark.checks.data_tests import Failed, Tests
 from gaussdecode.spark.log.masks import Masks
+from gaussdecode.spark.merge.on_ddl import Policy
 from gaussdecode.spark.merge.sizing import Sizes
 from gaussdecode.spark.target.layout import Layouts
 
@@ -37,6 +38,7 @@ class Options:
         mask_key: key for hashes; needed by each apply if a table has hashes.
         tests: data tests, see `data_tests`; None for none.
         layouts: layouts of new tables, by name; None for none.
+        on_ddl: what DDL commands do, by kind, see `on_ddl`; kinds that are not there do as by default.
         sizes: sizes of tasks and files.
     """
 
@@ -55,6 +57,7 @@ class Options:
     mask_key: bytes = dataclasses.field(default=b"", repr=False)
     tests: Tests | None = None
     layouts: Layouts | None = None
+    on_ddl: Policy | None = None
     sizes: Sizes = dataclasses.field(default_factory=Sizes)
 
 
@@ -78,6 +81,7 @@ class Summary:
             `merge.Merged`.
         stopped: reason in a sentence, by name, for tables that are stopped while others go on.
         suspect_tables: stopped tables that are before a suspect entry.
+        ddl_tables: stopped tables that are before a change that ``--on-ddl`` stops at.
         gone: stopped tables that the source does not have any more.
         tests: results of each test, for the tables that were tested.
         part: CSN up to which entry n + 1 is applied too; 0 for nothing.
@@ -98,6 +102,7 @@ class Summary:
     unmatched: dict[str, int] = dataclasses.field(default_factory=dict)
     stopped: dict[str, str] = dataclasses.field(default_factory=dict)
     suspect_tables: tuple[str, ...] = ()
+    ddl_tables: tuple[str, ...] = ()
     gone: tuple[str, ...] = ()
     tests: list[Failed] = dataclasses.field(default_factory=list)
     part: int = 0

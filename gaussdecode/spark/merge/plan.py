@@ -30,12 +30,22 @@ from gaussdecode.spark.log.change_file import (
     since_n,
     windowed,
 )
+from gaussdecode.spark.log.ddl import DdlEvent, read_events
 from gaussdecode.spark.log.events import STAMPS, Reset
 from gaussdecode.spark.log.landing import Landing, data_kinds
 from gaussdecode.spark.log.place import Place
 from gaussdecode.spark.log.row_probe import first_row, rows_of_op
 from gaussdecode.spark.log.schema import TableSchema, is_same_table, why_inexact, why_unknown
 from gaussdecode.spark.log.source_schemas import DiffersError, joined
+from gaussdecode.spark.merge.on_ddl import (
+    DEFAULT,
+    NO_DDL,
+    Comment,
+    OnDdl,
+    Policy,
+    decide,
+    why_stopped,
+)
 from gaussdecode.spark.target.decided import Decided, Stop
 
 SYSTEM_TABLES: Final = frozenset({"gd_transactions", "gd_messages", "gd_ddl"})
@@ -59,12 +69,14 @@ class Era:
         schemas: all schemas, by id.
         files: files in order of position.
         resets: resets in order of position.
+        ddl: for each DDL command that changed the table: its entry, and the schema after it.
     """
 
     schema: TableSchema
     schemas: dict[str, TableSchema]
     files: list[ChangeFile]
     resets: list[Reset]
+    ddl: list[tuple[int, TableSchema]] = dataclasses.field(default_factory=list)
 
     @property
     def may_move_unsent(self) -> bool:
@@ -120,6 +132,9 @@ class TablePlan:
         since: for a new table: its changes are known after this entry.
         parts: with several sources, the plan of each by name; `eras` is then empty.
         schema: joint schema of the parts.
+        made: schemas that no file has: those after a DDL command, by id.
+        comments: comments that DDL commands set, with their entries.
+        waits: DDL commands whose change is left to the next rows, with the reason.
     """
 
     table: str
@@ -131,6 +146,9 @@ class TablePlan:
     since: int = -1
     parts: dict[str, "TablePlan"] = dataclasses.field(default_factory=dict)
     schema: TableSchema | None = None
+    made: dict[str, TableSchema] = dataclasses.field(default_factory=dict)
+    comments: list[tuple[int, Comment]] = dataclasses.field(default_factory=list)
+    waits: list[str] = dataclasses.field(default_factory=list)
 
     @property
     def changed(self) -> dict[str | None, "TablePlan"]:
@@ -157,6 +175,7 @@ class Plan:
         commit_time: commit time of its newest transaction.
         position: position of the source after it: epoch, LSN and CSN; None if nothing is new.
         part: CSN up to which it includes entry `to` + 1; None for nothing.
+        on_ddl: its DDL commands, and what they do.
     """
 
     to: int
@@ -170,6 +189,7 @@ class Plan:
     commit_time: dt.datetime | None = None
     position: tuple[int, int, int | None] | None = None
     part: int | None = None
+    on_ddl: OnDdl = dataclasses.field(default_factory=OnDdl)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -219,7 +239,7 @@ class AllBut:
 
 def unmoved(
     landing: Landing, stops: Mapping[str, Stop], decided: Mapping[str, Decided], after: int, to: int,
-    *, accept_suspects: bool = False,
+    *, accept_suspects: bool = False, policy: Policy = DEFAULT,
 ) -> set[str]:  # fmt: skip
     """Stopped tables that would stop again if their missing changes were read again.
 
@@ -232,11 +252,14 @@ def unmoved(
         after: entry up to which the stops were found.
         to: entry to go to.
         accept_suspects: see `make_plan`.
+        policy: see `make_plan`.
     """
     found = {
         table: frozenset(stop.seen or ())
         for table, stop in stops.items()
-        if not stop.may_move(decided[table], landing.first_n, accept_suspects=accept_suspects)
+        if not stop.may_move(
+            decided[table], landing.first_n, policy, accept_suspects=accept_suspects
+        )
     }
     if not found:
         return set()
@@ -263,6 +286,7 @@ def make_plan(
     accept_suspects: bool = False,
     quarantined: Mapping[str, int] | None = None,
     part: int | None = None,
+    policy: Policy = DEFAULT,
 ) -> Plan:
     """Read the log and make a plan.
 
@@ -276,11 +300,12 @@ def make_plan(
         accept_suspects: accept suspect entries that name a table.
         quarantined: tables that were in quarantine by `start`.
         part: include entry `to` + 1 up to this CSN; None to end with entry `to`.
+        policy: what DDL commands do, by kind.
 
     Raises:
         LandingError: an entry is missing or damaged.
     """
-    plan = Plan(to, quarantined=dict(quarantined or {}))
+    plan = Plan(to, quarantined=dict(quarantined or {}), on_ddl=OnDdl((), policy))
     lacking = _Lacking(applied, start, only)
     first = lacking.first(landing)
     if accept_gaps and first + 1 < landing.first_n:
@@ -290,9 +315,13 @@ def make_plan(
     if part is not None and plan.gap is None and plan.to == to:
         _add_part(landing, plan, lacking, log.files, part)
     files = log.files
-    if landing.source_order[1] == "gd_lsn" and not landing.has_several:
-        files = merge_files(landing.root, files, log.compacts, tuple(log.numbering), plan.doubts)
-    for table in sorted({*files, *(plan.doubts.keys() & applied.keys())}):
+    is_by_lsn = landing.source_order[1] == "gd_lsn" and not landing.has_several
+    if is_by_lsn:
+        plan.on_ddl = OnDdl(log.ddl, policy)
+        between = {table: [*plan.doubts.get(table, ()), *log.ddl] for table in files}
+        files = merge_files(landing.root, files, log.compacts, tuple(log.numbering), between)
+    changed = {t for t, of in applied.items() if lacking.is_wanted(t) and plan.on_ddl.of(of.schema)}
+    for table in sorted({*files, *(plan.doubts.keys() & applied.keys()), *changed}):
         planned = _plan_of(
             landing, table, files.get(table, []), applied.get(table, Applied()), plan
         )
@@ -347,11 +376,13 @@ class _Log:
         files: files that tables lack, by directory.
         compacts: entries with merged files.
         numbering: number, epoch and LSN of each entry of the plan.
+        ddl: DDL commands, in order.
     """
 
     files: dict[str, list[ChangeFile]] = dataclasses.field(default_factory=dict)
     compacts: list[CommitEntry] = dataclasses.field(default_factory=list)
     numbering: list[tuple[int, int, int]] = dataclasses.field(default_factory=list)
+    ddl: list[DdlEvent] = dataclasses.field(default_factory=list)
 
 
 def _read_log(
@@ -377,6 +408,7 @@ def _read_log(
         reached = entry
         where = landing.position(entry)
         log.numbering.append((entry.n, where.epoch, where.lsn))
+        log.ddl += [event for event in read_events(landing, entry) if event.oid is not None]
         for table, found in _files_of(landing, entry, lacking).items():
             # Of a table in quarantine a snapshot brings all rows anew.
             if table not in plan.quarantined and lacking.lacks(table, entry.n):
@@ -411,7 +443,11 @@ def _plan_of(
 ) -> TablePlan:
     """Plan a table, of one source or several."""
     make = plan_sources if landing.has_several else plan_table
-    planned = make(landing, table, files, state, plan.to, plan.doubts.get(table, ()))
+    on_ddl = plan.on_ddl
+    if table in plan.quarantined:
+        left = [event for event in on_ddl.events if event.n < plan.quarantined[table]]
+        on_ddl = dataclasses.replace(on_ddl, events=left)
+    planned = make(landing, table, files, state, plan.to, plan.doubts.get(table, ()), on_ddl)
     if planned.stop is not None:
         seen = tuple(sorted({change.file.schema_id for change in files}))
         decided = len(state.decided.changes)
@@ -477,9 +513,12 @@ def merge_files(
     files: dict[str, list[ChangeFile]],
     compacts: list[CommitEntry],
     numbering: Numbering,
-    doubts: Mapping[str, Sequence[Doubt]] = MappingProxyType({}),
+    between: Mapping[str, Sequence[Doubt | DdlEvent]] = MappingProxyType({}),
 ) -> dict[str, list[ChangeFile]]:
-    """Replace files by merged files, if all files that these replace are wanted."""
+    """Replace files by merged files, if all files that these replace are wanted.
+
+    A merged file is not used if something of `between` is in its entries.
+    """
     by_path = {change.file.path: change for found in files.values() for change in found}
     merged: dict[str, ChangeFile] = {}
     for entry in compacts:
@@ -489,7 +528,7 @@ def merge_files(
                 continue
             merged_file = described[item.path]
             table = merged_file.table
-            if _is_parted(files[table], item, merged_file.schema_id, doubts.get(table, ())):
+            if _is_parted(files[table], item, merged_file.schema_id, between.get(table, ())):
                 continue
             if (root / item.path).is_file():
                 span = tuple(x for x in numbering if item.first_n <= x[0] <= item.last_n)
@@ -506,10 +545,11 @@ def merge_files(
 
 
 def _is_parted(
-    files: list[ChangeFile], item: Replacement, schema_id: str, doubts: Sequence[Doubt]
-) -> bool:
-    """Whether a snapshot, a doubt or another schema separates two files."""
-    return any(item.first_n <= doubt.n <= item.last_n for doubt in doubts) or any(
+    files: list[ChangeFile], item: Replacement, schema_id: str,
+    between: Sequence[Doubt | DdlEvent],
+) -> bool:  # fmt: skip
+    """Whether a snapshot, a doubt, a DDL command or another schema separates two files."""
+    return any(item.first_n <= of.n <= item.last_n for of in between) or any(
         item.first_n <= f.n <= item.last_n and (f.is_snapshot or f.file.schema_id != schema_id)
         for f in files
     )
@@ -530,6 +570,7 @@ def plan_table(
     state: Applied,
     to: int,
     doubts: Sequence[Doubt] = (),
+    on_ddl: OnDdl = NO_DDL,
 ) -> TablePlan:
     """Cut the files of a table into eras and find where it became empty."""
     ordered = in_order(landing, files)
@@ -545,6 +586,7 @@ def plan_table(
     before = state.schema
     index = 0
     left = list(doubts)
+    events = [event for event in on_ddl.events if state.n < event.n <= to]
     if state.is_stopped and state.n + 1 < landing.first_n:
         plan.stop = Stop(state.n, "", "", f"retention has taken its changes after {state.n}")
         index = _pass_over(landing, plan, ordered, 0, before, schemas, left)
@@ -552,14 +594,21 @@ def plan_table(
     while index < len(ordered):
         change = ordered[index]
         schema = schemas[change.file.schema_id]
+        while plan.stop is None and events and _is_before(events[0], change):
+            before = _follow_ddl(landing, plan, state, before, events.pop(0), left, on_ddl.policy)
+        if plan.stop is not None:
+            break
         left = _open(left, change, schema, before)
         doubt = _first_of(left, change.n)
         if doubt is None and _is_covered(landing, plan, change):
             plan.passed.append(change)
             index += 1
             continue
-        step = Step(change, schema, before, doubt, state.decided)
+        step = Step(change, schema, before, doubt, state.decided, on_ddl.policy)
         plan.stop = _stop_before(step)
+        if plan.stop is not None and plan.stop.ddl:
+            _cut(plan, plan.stop.n)
+            break
         if plan.stop is not None:
             index = _pass_over(landing, plan, ordered, index, before, schemas, left)
             before = None
@@ -570,6 +619,8 @@ def plan_table(
             _extend(landing, plan, change, schema, before)
             before = schema
             index += 1
+    while plan.stop is None and events:
+        before = _follow_ddl(landing, plan, state, before, events.pop(0), left, on_ddl.policy)
     if plan.stop is None and left and before is not None:
         plan.stop = Stop(left[0].n - 1, before.schema_id, "", left[0].why, is_suspect=True)
     for era in plan.eras:
@@ -589,6 +640,7 @@ class Step:
         before: schema of the rows before it; None where the table is empty or stopped there.
         doubt: the first suspect entry before the file that nothing has ended; None for none.
         decided: an operator's declarations about the columns.
+        policy: what changes of columns do, by kind.
     """
 
     change: ChangeFile
@@ -596,6 +648,7 @@ class Step:
     before: TableSchema | None
     doubt: Doubt | None
     decided: Decided
+    policy: Policy = dataclasses.field(default_factory=lambda: DEFAULT)
 
     @property
     def why_other_columns(self) -> str | None:
@@ -648,7 +701,17 @@ def _other_columns(step: Step) -> Stop | None:
     return None if why is None or step.change.is_snapshot else step.stop(why)
 
 
-_STOPS: Final = (_suspect, _untold, _mixed, _other_columns)
+def _not_wanted(step: Step) -> Stop | None:
+    """The columns change in a way that ``--on-ddl`` stops at."""
+    before, schema, n = step.before, step.schema, step.change.n
+    if before is None or not is_same_table(before, schema) or why_unknown(before, schema):
+        return None
+    where = f"the rows of entry {n} have other columns"
+    kinds, why = why_stopped(before, schema, step.policy, where)
+    return dataclasses.replace(step.stop(why), ddl=kinds) if kinds else None
+
+
+_STOPS: Final = (_suspect, _untold, _mixed, _not_wanted, _other_columns)
 """Why a table stops before a file; the first that applies is told."""
 
 
@@ -683,9 +746,10 @@ def plan_sources(
     state: Applied,
     to: int,
     doubts: Sequence[Doubt] = (),
+    on_ddl: OnDdl = NO_DDL,
 ) -> TablePlan:
     """Plan a table of several sources: each source alone, as long as they are one table."""
-    parts = _plan_parts(landing, table, files, state, to, doubts)
+    parts = _plan_parts(landing, table, files, state, to, doubts, on_ddl)
     stops = [
         dataclasses.replace(part.stop, why=f"source {source}: {part.stop.why}")
         for source, part in parts.items()
@@ -693,11 +757,11 @@ def plan_sources(
     ]
     stop = min(stops, key=lambda stop: stop.n, default=None)
     if stop is not None:
-        parts = _plan_parts(landing, table, _until(files, stop.n), state, stop.n, doubts)
+        parts = _plan_parts(landing, table, _until(files, stop.n), state, stop.n, doubts, on_ddl)
     schema, apart = _follow(parts, state.schema)
     if apart is not None:
         stop = apart
-        parts = _plan_parts(landing, table, _until(files, stop.n), state, stop.n, doubts)
+        parts = _plan_parts(landing, table, _until(files, stop.n), state, stop.n, doubts, on_ddl)
     end = to if stop is None else stop.n
     return TablePlan(table, end, [], None, stop, parts=parts, schema=schema)
 
@@ -709,6 +773,7 @@ def _plan_parts(
     state: Applied,
     to: int,
     doubts: Sequence[Doubt],
+    on_ddl: OnDdl,
 ) -> dict[str, TablePlan]:
     return {
         source: plan_table(
@@ -718,6 +783,7 @@ def _plan_parts(
             state.of(source),
             to,
             [doubt for doubt in doubts if doubt.n <= to and doubt.source in (None, source)],
+            on_ddl,
         )
         for source in landing.sources
     }
@@ -812,17 +878,71 @@ def _empty(landing: Landing, plan: TablePlan, change: ChangeFile, before: TableS
     plan.eras.append(Era(before, {}, [], [made(landing, change)]))
 
 
+def _is_before(event: DdlEvent, change: ChangeFile) -> bool:
+    """Whether a command stands before the last row of a file."""
+    if not change.n <= event.n <= change.last_n:
+        return event.n < change.n
+    last = change.file.last
+    return event.place < (change.epoch, last.lsn, last.seq)
+
+
+def _follow_ddl(
+    landing: Landing, plan: TablePlan, state: Applied, before: TableSchema | None, event: DdlEvent,
+    doubts: Sequence[Doubt], policy: Policy,
+) -> TableSchema | None:  # fmt: skip
+    """Let a DDL command change a table; return the table's schema after it.
+
+    Nothing happens where the table has no rows, is in doubt, or has a newer snapshot.
+    """
+    if before is None or _first_of(doubts, event.n) is not None:
+        return before
+    if plan.ignore_through is not None and event.place[:2] <= plan.ignore_through:
+        return before
+    found = decide(before, event, policy)
+    if found.stopped:
+        _cut(plan, event.n - 1)
+        held = plan.eras[-1].schema if plan.eras else state.schema
+        old = "" if held is None else held.schema_id
+        plan.stop = Stop(event.n - 1, old, "", found.why, ddl=found.stopped)
+        return before
+    if found.why:
+        plan.waits.append(f"{event.told} waits for the next rows of {before.title}: {found.why}")
+    schema = found.schema or before
+    if found.schema is None and found.comment is None and not found.empties:
+        return before
+    if not plan.eras or not _is_one_era(plan.eras[-1].schema, schema):
+        plan.eras.append(Era(schema, {}, [], []))
+    era = plan.eras[-1]
+    era.schema = schema
+    era.ddl.append((event.n, schema))
+    if found.schema is not None:
+        era.schemas[schema.schema_id] = plan.made[schema.schema_id] = schema
+    if found.comment is not None:
+        plan.comments.append((event.n, found.comment))
+    if found.empties:
+        at = dict(zip(("gd_epoch", "gd_lsn", "gd_seq"), event.place, strict=True))
+        era.resets.append(
+            _reset(landing, {"gd_csn": None, **event.stamps, **at, "gd_op": "T"}, event.n)
+        )
+    return schema
+
+
 def _cut(plan: TablePlan, n: int) -> None:
     """Drop everything after entry `n`."""
+    plan.comments = [(at, comment) for at, comment in plan.comments if at <= n]
     for era in plan.eras:
+        era.ddl = [(at, schema) for at, schema in era.ddl if at <= n]
         era.files = [change for change in era.files if change.n <= n]
         era.resets = [reset for reset in era.resets if reset.stamps["gd_n"] <= n]
         used = {change.file.schema_id for change in era.files}
+        used |= {schema.schema_id for _, schema in era.ddl}
         era.schemas = {i: schema for i, schema in era.schemas.items() if i in used}
-    plan.eras = [era for era in plan.eras if era.files or era.resets]
+    plan.eras = [era for era in plan.eras if era.files or era.resets or era.ddl]
     for era in plan.eras:
         if era.files:
             era.schema = era.schemas[era.files[-1].file.schema_id]
+        if era.ddl and (not era.files or era.ddl[-1][0] > era.files[-1].n):
+            era.schema = era.ddl[-1][1]
 
 
 def _extend(

@@ -13,6 +13,7 @@ from gaussdecode.spark.merge.context import Context
 from gaussdecode.spark.merge.engine import Engine, SparkEngine
 from gaussdecode.spark.merge.leftovers import Leftovers
 from gaussdecode.spark.merge.masking import Masking
+from gaussdecode.spark.merge.on_ddl import policy_of
 from gaussdecode.spark.merge.options import Options, Progress, Summary
 from gaussdecode.spark.merge.passes import Passes
 from gaussdecode.spark.merge.plan import AllBut, Applied, Plan, make_plan
@@ -50,6 +51,7 @@ class Run:
         self._options = options
         self._tests = by_directory(options.tests or {}, landing.find_table)
         self._layouts = layouts_by_directory(options.layouts or {}, landing.find_table)
+        self._policy = policy_of(options.on_ddl)
         self._masking = Masking(landing, store, options)
         self._stops = Stops(self._context)
         self._leftovers = Leftovers(store, self._context.token)
@@ -132,6 +134,7 @@ class Run:
             accept_suspects=self._options.accept_suspects,
             quarantined={} if before is None else before.quarantined,
             part=part,
+            policy=self._policy,
         )
         if plan.early is None:
             return plan
@@ -146,6 +149,8 @@ class Run:
         context = self._context
         for table, planned in plan.tables.items():
             self._masking.mask(table, planned)
+            for text in planned.waits:
+                context.progress(text)
         works = [
             work
             for table, planned in plan.tables.items()

@@ -1,9 +1,12 @@
 """Tables that stop alone, while the others go on."""
 
+import contextlib
 import dataclasses
 
+from gaussdecode.errors import ConfigError
 from gaussdecode.spark.log.schema import TableSchema
 from gaussdecode.spark.merge.context import Context
+from gaussdecode.spark.merge.on_ddl import policy_of
 from gaussdecode.spark.merge.plan import Applied, Plan, unmoved
 from gaussdecode.spark.target.decided import Stop
 
@@ -21,6 +24,7 @@ class Stops:
         held = {} if context.before is None else context.before.stopped
         self.before = {table: Stop(**stop) for table, stop in held.items()}
         self.now: dict[str, Stop] = {}
+        self._made: dict[str, TableSchema] = {}
 
     def unmoved(self, to: int) -> set[str]:
         """Stopped tables whose changes need not be read again."""
@@ -30,7 +34,7 @@ class Stops:
         decided = {table: context.store.decided(table) for table in self.before}
         return unmoved(
             context.landing, self.before, decided, before.n, to,
-            accept_suspects=context.options.accept_suspects,
+            accept_suspects=context.options.accept_suspects, policy=policy_of(context.options.on_ddl),
         )  # fmt: skip
 
     def applied(self) -> dict[str, Applied]:
@@ -77,6 +81,8 @@ class Stops:
         found = {table: stop for table, stop in self.before.items() if table not in plan.tables}
         if self._context.options.accept_suspects:
             found = {table: stop for table, stop in found.items() if not stop.is_suspect}
+        for of in plan.tables.values():
+            self._made |= of.made
         planned = {table: planned.stop for table, planned in plan.tables.items()}
         return found | {table: stop for table, stop in planned.items() if stop is not None}
 
@@ -87,10 +93,16 @@ class Stops:
         summary.stopped = {title: of.why for title, of in titles.items() if not of.is_gone}
         summary.gone = tuple(title for title, of in titles.items() if of.is_gone)
         summary.suspect_tables = tuple(sorted(t for t, of in titles.items() if of.is_suspect))
+        summary.ddl_tables = tuple(sorted(t for t, of in titles.items() if of.ddl))
 
     def _title(self, table: str, stop: Stop) -> str:
         schema_id = stop.new or stop.old
         if not schema_id:
             return table
+        if not stop.new:  # maybe a version after a DDL command, which no file has
+            with contextlib.suppress(ConfigError):
+                return self._context.store.schema(table, schema_id).title
+            if schema_id in self._made:
+                return self._made[schema_id].title
         record = self._context.landing.schema_record(table, schema_id)
         return TableSchema.from_record(schema_id, record).title

@@ -19,7 +19,7 @@ class Work:
     """One table on its way from entry `after` to a new version, at entry `to`.
 
     With several sources there is one for each source with changes, and at the end one for the
-    table, with `parts`.
+    table, with `parts`. DDL commands set `comments`, by attribute number, None for the table.
     """
 
     table: str
@@ -42,6 +42,7 @@ class Work:
     since: int = -1
     source: str | None = None
     parts: dict[str, PartVersion] = dataclasses.field(default_factory=dict)
+    comments: dict[int | None, str] = dataclasses.field(default_factory=dict)
 
 
 def portions(files: Sequence[ChangeFile], size: int) -> list[tuple[ChangeFile, ...]]:

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from gaussdecode.errors import ConfigError
+from gaussdecode.spark.log.ddl_schema import record_of as record_of_one
 from gaussdecode.spark.log.source_schemas import record_of
 from gaussdecode.spark.merge.context import Context
 from gaussdecode.spark.merge.plan import Applied, Era, Plan, TablePlan
@@ -80,7 +81,8 @@ def _work(
     ids = {schema_id for era in planned.eras for schema_id in era.schemas}
     # The changelog has files too that a snapshot goes over, maybe of a version of their own.
     for schema_id in ids | {change.file.schema_id for change in planned.passed}:
-        record = context.landing.schema_record(table, schema_id)
+        made = planned.made.get(schema_id)
+        record = record_of_one(made) if made else context.landing.schema_record(table, schema_id)
         context.store.keep_schema(table, schema_id, record)
     work = Work(
         table,
@@ -94,6 +96,7 @@ def _work(
         [] if version is None else context.store.files_of(table, version.current, source),
         since=planned.since,
         source=source,
+        comments=dict(comment for _, comment in planned.comments),
     )
     landed = sum(map(landed_bytes, planned.eras))
     context.summary.bytes_read += landed

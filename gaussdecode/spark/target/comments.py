@@ -65,6 +65,9 @@ class Changed:
         return self.table is not None or bool(self.columns)
 
 
+NOTHING_CHANGED: Final = Changed()
+
+
 def wanted(schema: TableSchema, here: Described, where_from: str) -> Comments:
     """The comments that a lake table should have.
 

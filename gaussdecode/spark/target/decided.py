@@ -18,6 +18,7 @@ class Stop:
         is_suspect: an entry says that the source changed rows without sending the changes.
         seen: schema_ids of the missing changes; None if not recorded.
         decided: number of an operator's declarations at that time.
+        ddl: kinds of ``--on-ddl`` that stopped it; empty for another reason.
 
     If several sources differ there is no version before: `old` is empty.
     """
@@ -29,18 +30,24 @@ class Stop:
     is_suspect: bool = False
     seen: tuple[str, ...] | None = None
     decided: int = 0
+    ddl: tuple[str, ...] = ()
 
-    def may_move(self, decided: "Decided", first_n: int, *, accept_suspects: bool) -> bool:
+    def may_move(
+        self, decided: "Decided", first_n: int, policy: Mapping[str, str], *, accept_suspects: bool
+    ) -> bool:
         """Whether reading the missing changes again may end the stop, or give another reason.
 
         Args:
             decided: declarations by now.
             first_n: oldest entry that retention has left.
+            policy: action of each kind of ``--on-ddl`` now.
             accept_suspects: see `make_plan`.
         """
         is_taken = self.n + 1 < first_n and bool(self.old or self.new)
         is_accepted = accept_suspects and self.is_suspect
-        return self.seen is None or self.decided != len(decided.changes) or is_taken or is_accepted
+        is_wanted = bool(self.ddl) and all(policy[kind] != "stop" for kind in self.ddl)
+        is_declared = self.seen is None or self.decided != len(decided.changes)
+        return is_declared or is_taken or is_accepted or is_wanted
 
     @property
     def is_gone(self) -> bool:

@@ -43,6 +43,7 @@ from gaussdecode.spark.log.place import Given, ObjectPath, Place, names_in, plac
 from gaussdecode.spark.log.schema import TableSchema
 from gaussdecode.spark.target import local_disk
 from gaussdecode.spark.target.catalog_names import full_pattern
+from gaussdecode.spark.target.comments import NOTHING_CHANGED, Changed
 from gaussdecode.spark.target.decided import Decided
 from gaussdecode.spark.target.durable import make_directory, put_file
 from gaussdecode.spark.target.failpoint import Step, reach
@@ -315,7 +316,7 @@ class Target:
 
     def commit_table(
         self, table: str, version: TableVersion, *, comment: str = "", with_vectors: bool = False,
-        is_change: bool = True,
+        is_change: bool = True, said: Changed = NOTHING_CHANGED,
     ) -> None:  # fmt: skip
         """Commit a version of a table; its files are already written. See `TableLog.commit`.
 
@@ -324,6 +325,7 @@ class Target:
         """
         schema = self.schema(table, version.schema_id)
         shape = shape_of(schema, version.changelog_by, comment, version.partition)
+        shape = dataclasses.replace(shape, said=said)
         self.log(table).commit(version, shape, with_vectors=with_vectors, is_change=is_change)
 
     def commit_database(self, version: DatabaseVersion) -> None:

@@ -22,7 +22,8 @@ from gaussdecode import __version__
 from gaussdecode.errors import LandingError, OvertakenError, unreadable
 from gaussdecode.model.seal import NewerFormatError
 from gaussdecode.spark.log.place import File, Place, files_below, parquet_file
-from gaussdecode.spark.target.comments import Changed, Comments
+from gaussdecode.spark.target.comments import NOTHING_CHANGED, Changed, Comments
+from gaussdecode.spark.target.comments import before as before_origin
 from gaussdecode.spark.target.deletion_vectors import Vector
 from gaussdecode.spark.target.delta_log import DeltaLog, Snapshot, is_hidden, path_of
 from gaussdecode.spark.target.delta_schema import delta_schema, joined, partition_value, protocol_of
@@ -58,11 +59,13 @@ class Shape:
         columns: columns of each folder's files; for a missing folder the files themselves tell.
         partition: partition columns with their types, by folder.
         comment: comment that the table gets when it is created.
+        said: comments of the source that change; that of the table comes before `comment`.
     """
 
     columns: Mapping[str, pa.Schema]
     partition: Mapping[str, Sequence[pa.Field]] = dataclasses.field(default_factory=dict)
     comment: str = ""
+    said: Changed = NOTHING_CHANGED
 
 
 class TableLog:
@@ -161,13 +164,8 @@ class TableLog:
         """
         log = self._logs[folder]
         before = log.snapshot()
-        schema = json.loads(before.metadata["schemaString"])
-        for field in schema["fields"]:
-            if field["name"] in changed.columns:
-                field["metadata"]["comment"] = changed.columns[field["name"]]
-                if not field["metadata"]["comment"]:
-                    del field["metadata"]["comment"]
-        metadata = {**before.metadata, "schemaString": json.dumps(schema, separators=(",", ":"))}
+        schema = _commented(before.metadata["schemaString"], changed.columns)
+        metadata = {**before.metadata, "schemaString": schema}
         if changed.table is not None:
             metadata["description"] = changed.table
         now = time.time_ns() // 1_000_000
@@ -365,6 +363,8 @@ class TableLog:
         if folder == CHANGELOG:  # its older files stay
             names = old.get("partitionColumns", names)
         schema, properties = delta_schema(columns, old.get("schemaString"))
+        if folder in BEGINS and shape.said.columns:
+            schema = _commented(schema, shape.said.columns)
         with_vectors = with_vectors or any(file.deletes for file in files)
         if with_vectors:
             properties["delta.enableDeletionVectors"] = "true"
@@ -382,6 +382,9 @@ class TableLog:
         metadata |= {name: old[name] for name in ("name", "description") if name in old}
         if not old and shape.comment and folder in BEGINS:
             metadata["description"] = BEGINS[folder] + shape.comment
+        if folder in BEGINS and shape.said.table is not None:
+            where_from = BEGINS[folder] + shape.comment
+            metadata["description"] = before_origin(where_from, shape.said.table)
         found = [] if protocol == before.protocol else [{"protocol": protocol}]
         return found if metadata == old else [*found, {"metaData": metadata}]
 
@@ -435,6 +438,17 @@ class TableLog:
 
 _FILES: Final = ("add", "remove")
 _INFO: Final = ("commitInfo",)
+
+
+def _commented(schema: str, comments: Mapping[str, str]) -> str:
+    """A Delta schema whose columns have these comments; an empty one is removed."""
+    record = json.loads(schema)
+    for field in record["fields"]:
+        if field["name"] in comments:
+            field["metadata"]["comment"] = comments[field["name"]]
+            if not field["metadata"]["comment"]:
+                del field["metadata"]["comment"]
+    return json.dumps(record, separators=(",", ":"))
 
 
 def _added(file: StateFile, path: str, by: Sequence[pa.Field], modified: int) -> Json:

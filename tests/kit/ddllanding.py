@@ -1,0 +1,162 @@
+"""A landing of one table ``public.t`` with rows and DDL commands, written entry by entry."""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from gaussdecode.collect.arrow import arrow_type, system_schema
+from gaussdecode.collect.ddl import ddl_columns
+from gaussdecode.land.schemas import fingerprint
+from gaussdecode.model.landing import EntryKind, LandingFile, Position
+from gaussdecode.model.seal import canonical_json
+from gaussdecode.model.types import column_type, type_oid
+from kit.history import START, Column, LandingWriter, Table
+
+DDL = "gd_ddl"
+OID = 16400
+Row = dict[str, Any]
+
+
+@dataclasses.dataclass
+class Of:
+    """A column of the source: number, name, type without modifier, and what the catalogue says."""
+
+    number: int
+    name: str
+    type: str = "integer"
+    default: str | None = None
+    generated: str | None = None
+    not_null: bool = False
+    key: int | None = None
+
+    @property
+    def oid(self) -> int:
+        """Of its type; of one that is not built in where the name is none of the server."""
+        return type_oid(self.type) or 99999
+
+    def described(self) -> dict[str, Any]:
+        """As a message of the triggers has it."""
+        return {
+            "attribute_number": self.number, "name": self.name, "type": self.type, "type_oid": self.oid,
+            "type_modifier": -1, "not_null": self.not_null or self.key is not None,
+            "default": self.default, "generated": self.generated, "identity": None,
+            "key_position": self.key,
+        }  # fmt: skip
+
+
+ID = Of(1, "id", key=1)
+
+
+@dataclasses.dataclass
+class Command:
+    """A DDL command: its tag, and the table after it."""
+
+    columns: Sequence[Of] | None = None
+    tag: str = "ALTER TABLE"
+    statement: str | None = "ALTER TABLE t"
+    name: str = "t"
+    oid: int = OID
+    more: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    def content(self) -> bytes:
+        """As the triggers send it."""
+        record = {
+            "version": 1, "command_tag": self.tag, "object_type": "table", "schema_name": "public",
+            "object_name": self.name, "object_identity": f"public.{self.name}", "oid": self.oid,
+            "statement": self.statement, "statement_is_cut": False, "replica_identity": "d",
+            "object_count": 1,
+            "columns": None if self.columns is None else [of.described() for of in self.columns],
+        }  # fmt: skip
+        return json.dumps({**record, **self.more}).encode()
+
+
+def dropped(name: str = "t") -> Command:
+    """DROP TABLE."""
+    table = {
+        "object_type": "table", "schema_name": "public", "object_name": name,
+        "object_identity": f"public.{name}", "oid": OID,
+    }  # fmt: skip
+    more = {"object_count": 0, "dropped_count": 1, "dropped": [{**table, "original": True}]}
+    return Command(None, "DROP TABLE", f"DROP TABLE {name}", name, more=more)
+
+
+class DdlLanding:
+    """The landing, and the number of its newest entry."""
+
+    def __init__(self, root: Path) -> None:
+        self.writer = LandingWriter(root)
+        self.root = root
+        self.lsn = 1000
+
+    def land(self, *items: tuple[Sequence[Of], Row] | Command, op: str = "I") -> int:
+        """Commit rows and commands, in this order, as one transaction; give the entry's number."""
+        self.lsn += 16
+        rows: dict[str, list[Row]] = {}
+        tables: dict[str, Table] = {}
+        commands: list[Row] = []
+        for seq, item in enumerate(items):
+            stamps = {
+                "gd_op": op, "gd_epoch": 0, "gd_lsn": self.lsn, "gd_seq": seq, "gd_xid": self.lsn,
+                "gd_ts": START,
+            }  # fmt: skip
+            if isinstance(item, Command):
+                commands.append({**stamps, "content": item.content()})
+                continue
+            columns, row = item
+            table = _table(columns)
+            schema_id = self._schema(table, columns)
+            tables[schema_id] = table
+            rows.setdefault(schema_id, []).append({**stamps, **row})
+        files = [
+            self.writer.file(
+                "public.t", i, pa.Table.from_pylist(found, schema=tables[i].schema()), k
+            )
+            for k, (i, found) in enumerate(rows.items())
+        ]
+        if commands:
+            files.append(self._commands(commands, len(files)))
+        return self.writer.entry(EntryKind.DATA, self.lsn, files, START)
+
+    def _schema(self, table: Table, columns: Sequence[Of]) -> str:
+        record = table.record()
+        for column, of in zip(record["columns"], columns, strict=True):
+            column |= {"type": of.type, "type_oid": of.oid}
+        found = fingerprint(record)
+        path = self.root / "schemas" / table.directory / f"{found}.json"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(canonical_json(record))
+        return found
+
+    def _commands(self, commands: list[Row], k: int) -> LandingFile:
+        import pyarrow.parquet as pq
+
+        schema = system_schema(DDL)
+        contents = pa.array([row["content"] for row in commands])
+        read = ddl_columns(contents)
+        arrays = [
+            read[field.name]
+            if field.name in read
+            else pa.array([row.get(field.name) for row in commands], field.type)
+            for field in schema
+        ]
+        path = f"data/{DDL}/gd_date=2026-01-31/{self.writer.n:020d}-{k}.parquet"
+        (self.root / path).parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table(arrays, schema=schema), self.root / path)
+        at = [Position(row["gd_lsn"], row["gd_seq"]) for row in commands]
+        checksum = hashlib.sha256((self.root / path).read_bytes()).hexdigest()
+        return LandingFile(
+            DDL, path, len(commands), (self.root / path).stat().st_size, at[0], at[-1], "0" * 16, {},
+            has_unchanged=False, has_key_change=False, checksum=f"sha256:{checksum}",
+        )  # fmt: skip
+
+
+def _table(columns: Sequence[Of]) -> Table:
+    held = [
+        Column(of.number, of.name, arrow_type(column_type(of.oid, -1, None)[0])) for of in columns
+    ]
+    return Table("t", held, (1,), full=False, oid=OID)
