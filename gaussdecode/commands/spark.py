@@ -13,6 +13,7 @@ Examples:
   gaussdecode spark verify /var/lib/gaussdecode/orders /srv/orders --dsn "host=db dbname=shop user=cdc"
   gaussdecode spark comments /var/lib/gaussdecode/orders /srv/lake --dsn "host=db dbname=shop user=cdc"
   gaussdecode spark status /var/lib/gaussdecode/orders /srv/orders
+  gaussdecode spark schemas /var/lib/gaussdecode/orders shop.items
   gaussdecode spark columns /var/lib/gaussdecode/orders /srv/orders shop.items --was total=amount
   gaussdecode spark compact /srv/orders
   gaussdecode spark vacuum /srv/orders --older-than-days 7
@@ -34,6 +35,7 @@ from gaussdecode.operations.spark import (
     compact,
     load,
     query,
+    schemas,
     status,
     vacuum,
     verify,
@@ -43,6 +45,7 @@ from gaussdecode.settings.load import load as load_config
 _ACTIONS: Final = {
     "apply": (apply, "apply a landing's changes to a target"),
     "query": (query, "query a target in SQL"),
+    "schemas": (schemas, "show the history of the columns of a landing's tables"),
     "columns": (columns, "resolve ambiguous column identity after DDL"),
     "compact": (compact, "merge small files of a target"),
     "vacuum": (vacuum, "remove old versions of a target"),
@@ -69,6 +72,6 @@ def execute(args: argparse.Namespace) -> int:
         args.config = load_config(args.config).with_password_read()
         if args.action is not comments.execute:  # which reads no rows
             load.check_source(args.config)
-    if isinstance(args.target, Path):
+    if isinstance(getattr(args, "target", None), Path):
         work_as_owner_of(args.target)
     return int(args.action(args))

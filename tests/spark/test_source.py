@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from kit.ddllanding import ID, OID, Command, DdlLanding, Of, dropped
 from kit.history import Column, History, Table
 from kit.s3 import S3
 from pyspark.errors import StreamingQueryException
@@ -24,6 +25,7 @@ from gaussdecode.spark.log.offset import Offset
 from gaussdecode.spark.merge.engine import LocalEngine
 from gaussdecode.spark.stream.datasource import GaussDecodeSource, changes_of
 from gaussdecode.spark.stream.rows import TableRows, parts_of
+from gaussdecode.spark.stream.schema_history import schemas
 from gaussdecode.spark.target.store import Target
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
@@ -419,6 +421,10 @@ def test_it_stops_where_changes_are_missing(loss: str, tmp_path: Path) -> None:
         ({"rows": "some"}, "rows is 'some', it can be changes or files"),
         ({"maxBytesPerTrigger": "0"}, "it can be a whole number from 1"),
         ({"startingN": "3"}, "there is no option 'startingn'"),
+        (
+            {"ddl": "true", "table": "public.plain"},
+            "ddl is true: rows of one table have its columns",
+        ),
         ({"table": "public.nothing"}, "has no table 'public.nothing'; it has: public"),
     ],
 )
@@ -476,3 +482,31 @@ def test_large_files_are_cut_by_row_groups(tmp_path: Path) -> None:
     (tmp_path / entries[1].files[0].path).unlink()
     with pytest.raises(LandingError, match="of entry 1 is gone: retention took it"):
         list(rows.read(next(parts_of(tmp_path, entries, None)), rows.schema()))
+
+
+def test_ddl_commands_where_they_are_asked_for(spark: SparkSession, tmp_path: Path) -> None:
+    """A row for each, in its place between the others; and the history of columns as a frame."""
+    landing = DdlLanding(tmp_path / "landing")
+    a, b = Of(2, "a"), Of(3, "b", "text")
+    landing.land(([ID, a], {"id": 1}), Command([ID, a, b]), ([ID, a, b], {"id": 2}))
+    landing.land(dropped(), Command(None, more={"version": 2}))
+    stream = Stream(spark, tmp_path / "checkpoint", path=str(landing.root))
+    (plain,) = stream.run()
+    (batch,) = Stream(spark, tmp_path / "other", path=str(landing.root), ddl="true").run()
+    rows = sorted(batch, key=lambda row: (row["gd_lsn"], row["gd_seq"]))
+    ops = [(row["gd_n"], row["gd_seq"], row["gd_op"], row["table"]) for row in rows]
+    assert ops == [
+        (1, 0, "I", "public.t"), (1, 1, "DDL", "public.t"), (1, 2, "I", "public.t"),
+        (2, 0, "DDL", "public.t"), (2, 1, "DDL", None),
+    ]  # fmt: skip
+    assert [row for row in rows if row["gd_op"] == "I"] == sorted(plain, key=lambda r: r["gd_seq"])
+    after = dict(rows[1]["after"])
+    assert (after["command_tag"], after["oid"]) == ("ALTER TABLE", str(OID))
+    assert [column["name"] for column in json.loads(after["columns"])] == ["id", "a", "b"]
+    assert rows[1]["key"] is rows[1]["before"] is None
+    assert set(dict(rows[4]["after"]).values()) == {None}
+    frame = schemas(spark, landing.root, "public.t")
+    told = [(row["gd_n"], row["seen_in"]) for row in frame.select("gd_n", "seen_in").collect()]
+    assert told == [(1, "rows"), (1, "gd_ddl"), (2, "gd_ddl")]
+    named = frame.selectExpr("explode(columns) AS c").where("c.type = 'text'").select("c.name")
+    assert [row["name"] for row in named.collect()] == ["b"]

@@ -15,6 +15,7 @@ option                   is
 ``path``                 the landing's root, or the URL of its mirror
 ``table``                read only this table; rows have its columns
 ``rows``                 ``changes`` (default) or ``files``
+``ddl``                  ``true``: without ``table``, a row for each DDL command too (default ``false``)
 ``startingOffset``       ``earliest`` (default: all that retention has left), ``latest``, or a number:
                          entries after it. ``41@ID`` refuses any other landing than the one with this id
 ``endingOffset``         last entry of a batch, in the same way; without it, the end of the log
@@ -83,7 +84,7 @@ _BOOLEANS: Final = {"true": True, "false": False}
 _KNOWN: Final = frozenset(
     name.lower()
     for name in (
-        "path", "table", "rows", "startingOffset", "endingOffset", "failOnDataLoss",
+        "path", "table", "rows", "ddl", "startingOffset", "endingOffset", "failOnDataLoss",
         "maxEntriesPerTrigger", "maxBytesPerTrigger",
     )
 )  # fmt: skip
@@ -196,17 +197,20 @@ class _Options:
         self._ending = _offset(options, "endingOffset")
         self.max_entries = _number(options, "maxEntriesPerTrigger", 1, _DEFAULT_ENTRIES)
         self.max_bytes = _number(options, "maxBytesPerTrigger", 1, None)
-        word = options.get("failondataloss", "true").lower()
-        if word not in _BOOLEANS:
-            raise ConfigError(f"failOnDataLoss is {word!r}, it can be true or false")
-        self._fails = _BOOLEANS[word]
+        self._fails = _boolean(options, "failOnDataLoss", "true")
+        self._with_ddl = _boolean(options, "ddl", "false")
+        if self._with_ddl and (self.table is not None or self._rows == "files"):
+            raise ConfigError(
+                "ddl is true: rows of one table have its columns alone, and rows of files show gd_ddl anyway. Leave "
+                "out the options table and rows"
+            )
 
     def form(self) -> Form:
         """The chosen form of a row."""
         if self._rows == "files":
             return FileRows(self.root, self.table)
         if self.table is None:
-            return AllRows(self.root)
+            return AllRows(self.root, with_ddl=self._with_ddl)
         return TableRows(self.root, self.table)
 
     def start(self, landing: Landing) -> int:
@@ -300,6 +304,18 @@ def _offset(options: dict[str, str], name: str) -> Offset | None:
     if not number:
         return None
     return Offset(_number({name.lower(): number}, name, -1, None), landing_id)
+
+
+def _boolean(options: dict[str, str], name: str, default: str) -> bool:
+    """An option that is true or false.
+
+    Raises:
+        ConfigError: it is another word.
+    """
+    word = options.get(name.lower(), default).lower()
+    if word not in _BOOLEANS:
+        raise ConfigError(f"{name} is {word!r}, it can be true or false")
+    return _BOOLEANS[word]
 
 
 def _number(options: dict[str, str], name: str, least: int, default: int | None) -> Any:  # Any: int

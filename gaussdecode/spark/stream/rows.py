@@ -24,6 +24,7 @@ from gaussdecode.model.landing import EntryKind, LandingFile
 from gaussdecode.model.title import table_title
 from gaussdecode.spark.log.arrow_types import arrow_schema, fitted
 from gaussdecode.spark.log.change_file import replaces
+from gaussdecode.spark.log.ddl import DDL
 from gaussdecode.spark.log.events import change_fields
 from gaussdecode.spark.log.landing import Landing, data_kinds
 from gaussdecode.spark.log.place import Given, Place, parquet_file
@@ -48,6 +49,12 @@ ALL_SCHEMA: Final = (
     "gd_csn bigint, gd_xid bigint, gd_ts timestamp, gd_snapshot string, schema_id string, "
     f"key {_TEXTS}, before {_TEXTS}, after {_TEXTS}"
 )
+DDL_OP: Final = "DDL"
+"""``gd_op`` of a DDL command."""
+_DDL_TEXTS: Final = (
+    "command_tag", "object_type", "schema_name", "object_name", "object_identity", "oid", "statement",
+    "statement_is_cut", "columns",
+)  # fmt: skip
 _STAMPS: Final = ("gd_op", "gd_epoch", "gd_lsn", "gd_seq", "gd_csn", "gd_xid", "gd_ts")
 
 
@@ -72,8 +79,9 @@ class Part(NamedTuple):
 
 
 def parts_of(
-    root: Place, entries: Iterable[CommitEntry], table: str | None, part_bytes: int = PART_BYTES
-) -> Iterator[tuple[Part, ...]]:
+    root: Place, entries: Iterable[CommitEntry], table: str | None, part_bytes: int = PART_BYTES,
+    *, with_ddl: bool = False,
+) -> Iterator[tuple[Part, ...]]:  # fmt: skip
     """Cut the files of entries into task inputs.
 
     Args:
@@ -81,12 +89,14 @@ def parts_of(
         entries: entries in order.
         table: directory of the wanted table; None for all but the system's.
         part_bytes: bytes of files per task.
+        with_ddl: with the DDL commands, if `table` is None.
     """
+    left_out = SYSTEM_TABLES - {DDL} if with_ddl else SYSTEM_TABLES
     held: list[Part] = []
     size = 0
     for entry in entries:
         for file in entry.files if data_kinds(entry) else ():
-            if file.table in SYSTEM_TABLES or table not in {None, file.table}:
+            if file.table in left_out or table not in {None, file.table}:
                 continue
             part = Part(entry.n, _snapshot(entry, file), file.table, file.path, file.schema_id)
             if file.bytes > part_bytes:
@@ -231,10 +241,12 @@ class AllRows:
 
     Args:
         root: root of the landing.
+        with_ddl: with a row for each DDL command.
     """
 
-    def __init__(self, root: Given) -> None:
+    def __init__(self, root: Given, *, with_ddl: bool = False) -> None:
         landing = Landing(root)
+        self._with_ddl = with_ddl
         self.root, self._has_several = landing.root, landing.has_several
 
     def schema(self) -> str:
@@ -248,16 +260,17 @@ class AllRows:
 
     def parts(self, entries: Iterable[CommitEntry]) -> Iterator[tuple[Part, ...]]:
         """The input of each task."""
-        return parts_of(self.root, entries, None)
+        return parts_of(self.root, entries, None, with_ddl=self._with_ddl)
 
     def read(self, parts: Sequence[Part], wanted: T.StructType) -> Iterator[pa.RecordBatch]:
         """Rows of the files, in the columns wanted."""
         schema = arrow_schema(wanted)
         landing = Landing(self.root)
         for part in parts:
-            record = landing.schema_record(part.table, part.schema_id)
+            is_ddl = part.table == DDL
+            record = {} if is_ddl else landing.schema_record(part.table, part.schema_id)
             for rows in _groups(self.root, part):
-                found = _spelled_rows(rows, part, record)
+                found = _commands(rows, part) if is_ddl else _spelled_rows(rows, part, record)
                 columns = [found[field.name].cast(field.type) for field in schema]
                 yield from pa.table(columns, schema=schema).combine_chunks().to_batches()
 
@@ -303,6 +316,29 @@ def _spelled_rows(
     for name, value in {**constants, "schema_id": part.schema_id}.items():
         of = pa.int64() if name == "gd_n" else pa.string()
         found[name] = pa.repeat(pa.scalar(value, of), count)
+    return found
+
+
+def _commands(rows: pa.Table, part: Part) -> dict[str, pa.ChunkedArray | pa.Array]:
+    """DDL commands in the form of all rows: what is known of a command is in ``after``."""
+    count = rows.num_rows
+    found = {name: rows.column(name) for name in (*_STAMPS, SOURCE) if name in rows.column_names}
+    texts = {name: spelled(rows.column(name).combine_chunks()) for name in _DDL_TEXTS}
+    is_there = np.ones(count, dtype=bool)
+    found["after"] = _maps(texts, np.ones((count, len(texts)), dtype=bool), is_there)
+    maps = found["after"].type
+    found |= {name: pa.nulls(count, maps) for name in ("key", "before")}
+    objects = rows.select(["object_type", "schema_name", "object_name"]).to_pylist()
+    titles = [
+        table_title(of["schema_name"], of["object_name"])
+        if (of["object_type"] or "").startswith("table") and of["schema_name"] is not None
+        else None
+        for of in objects
+    ]
+    found |= {"table": pa.array(titles, pa.string()), "gd_snapshot": pa.nulls(count, pa.string())}
+    found |= {"gd_n": pa.repeat(pa.scalar(part.n), count)}
+    for name, value in {"gd_op": DDL_OP, "schema_id": part.schema_id}.items():
+        found[name] = pa.repeat(pa.scalar(value, pa.string()), count)
     return found
 
 
