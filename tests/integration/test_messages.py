@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -14,6 +15,11 @@ from kit.stranger import Reader
 from gaussdecode.cli import main
 from gaussdecode.errors import EX_OK
 from gaussdecode.source.postgresql.ddl import install_sql
+from gaussdecode.spark.apply import Options, apply_with
+from gaussdecode.spark.log.landing import Landing
+from gaussdecode.spark.merge.engine import LocalEngine
+from gaussdecode.spark.stream.schema_history import read_schemas
+from gaussdecode.spark.target.store import Target
 
 pytestmark = pytest.mark.integration
 MakeDaemon = Callable[..., Daemon]
@@ -128,3 +134,33 @@ def test_ddl(database: Database, make_daemon: MakeDaemon) -> None:
     assert "ddl" in json.loads(layout.read_text())["capabilities"]
     assert Reader(daemon.root).advance().system["gd_ddl"] == landed.ddl
     assert main(["verify", str(daemon.root)]) == EX_OK
+
+
+def test_targets_follow_commands(
+    database: Database, make_daemon: MakeDaemon, tmp_path: Path
+) -> None:
+    """Columns, comments and history are those of the server, before a row has come."""
+    database.execute("CREATE TABLE t (id int4 PRIMARY KEY, a int, v varchar(9))")
+    database.execute(install_sql())
+    database.create_slot()
+    daemon = make_daemon(database)
+    daemon.start()
+    database.execute("INSERT INTO t VALUES (1, 10, 'x')")
+    daemon.catch_up()  # while the catalogue still has the columns of the row
+    for command in (
+        'ALTER TABLE t ADD "B c" timestamptz, DROP v',
+        "ALTER TABLE t RENAME a TO z",
+        "COMMENT ON COLUMN t.\"B c\" IS 'It''s B'",
+        "COMMENT ON TABLE t IS 'the table'",
+    ):
+        database.execute(command)
+    daemon.catch_up()
+    assert daemon.stop() == 0
+    apply_with(LocalEngine(), daemon.root, tmp_path / "target", Options())
+    found = Target(tmp_path / "target").log("public.t").comments("current")
+    columns = {name: text for name, text in found.columns.items() if not name.startswith("gd_")}
+    assert columns == {"id": "", "z": "", "B c": "It's B"}
+    assert found.table.startswith("the table\n\n")
+    history = read_schemas(Landing(daemon.root), "public.t").to_pylist()
+    told = [[(of["kind"], of["name"]) for of in row["changes"] or ()] for row in history]
+    assert told == [[], [("drop-column", "v"), ("add-column", "B c")], [("rename", "z")]]

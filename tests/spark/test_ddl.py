@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit.ddllanding import ID, OID, Command, DdlLanding, Of, dropped
+from kit.ddllanding import ID, Command, DdlLanding, Of, dropped
 
 from gaussdecode.cli import main
 from gaussdecode.collect.arrow import arrow_type
@@ -106,12 +106,33 @@ def test_the_order_is_that_of_the_rows(source: Source) -> None:
     assert source.rows() == [(1, None), (2, None), (3, None), (4, "x")]
 
 
+BIG = [ID, Of(2, "a", "bigint")]
+ADDED = "ALTER TABLE t ADD COLUMN b text"
+
+
 @pytest.mark.parametrize(
     ("after", "more", "why"),
     [
-        ([ID, A, Of(3, "b", default="now()")], {}, "column b has a default"),
+        (
+            [ID, A, Of(3, "b", "text", default="now()")],
+            {},
+            "column b may have values in older rows",
+        ),
+        *[
+            ([ID, A, B], {"statement": text}, "column b may have values in older rows")
+            for text in (
+                "ALTER TABLE t ADD b text DEFAULT 'x', ALTER b DROP DEFAULT",
+                "ALTER TABLE t ALTER b DROP DEFAULT",
+                "ALTER TABLE t ADD bb text, ADD IF NOT EXISTS b text",
+                f"DO $$ BEGIN {ADDED}; END $$",
+                f"SELECT migrate(); {ADDED}",
+                None,
+            )
+        ],
+        ([ID, A, B], {"statement_is_cut": True}, "column b may have values in older rows"),
+        (BIG, {"statement": "ALTER TABLE t ALTER a TYPE bigint USING a * 2"}, "with USING"),
+        (BIG, {"statement": "ALTER TABLE t RENAME b TO a"}, "with USING"),
         ([ID, A, Of(3, "b", "mood")], {}, "column b of type mood"),
-        ([ID, Of(2, "a", "text")], {"rewritten": [{"oid": OID, "reason": 4}]}, "USING"),
         ([ID, Of(2, "a", "date")], {}, "server's conversion of older values is unknown"),
         ([ID, A, Of(3, "b", key=2)], {}, "the key was changed"),
         ([ID, A, B], {"replica_identity": "f"}, "replica identity was changed"),
@@ -121,11 +142,11 @@ def test_what_is_not_known_waits_for_the_next_rows(
     source: Source, after: list[Of], more: dict[str, Any], why: str
 ) -> None:
     """The columns stay, and the reason is said."""
-    statement = "ALTER TABLE t ALTER a TYPE text USING upper(a)"
-    source.land(Command(after, statement=statement, more=more))
+    source.apply()
+    source.land(Command(after, more=more))
     source.apply()
     assert source.columns() == {"id": "integer", "a": "integer"}
-    (said,) = (text for text in source.said if "waits for the next rows of public.t" in text)
+    (said,) = (text for text in source.said if "waits for the next rows: " in text)
     assert why in said
     assert "ALTER TABLE at 0/408 row 0 of epoch 0, entry 2" in said
 
@@ -239,13 +260,17 @@ def test_comments_follow(source: Source) -> None:
         comment("table", "public.t", "'It''s t'"), comment("table column", "public.t.a", "'A'")
     )
     source.land(comment("table column", 'public.t."a"', "'B'"), Command([ID, Of(2, "z")]))
-    source.land(comment("table column", "public.t.z", "E'no\\n'"))
+    source.land(
+        comment("table column", "public.t.z", "E'no\\n'"),
+        comment("table column", "public.t.q", "''"),
+    )
     source.apply()
     log = Target(source.target).log(T)
     found = log.comments("current")
     assert found.table.startswith("It's t\n\npublic.t of orders")
     assert {name: text for name, text in found.columns.items() if text} == {"z": "B"}
     assert any("does not tell the comment alone" in text for text in source.said)
+    assert any("the rows have no column q yet" in text for text in source.said)
     source.land(Command([ID, Of(2, "z")], "COMMENT", "COMMENT ON TABLE t IS NULL"))
     source.apply("comment=ignore")
     assert log.comments("current").table.startswith("It's t")
@@ -306,3 +331,17 @@ def test_types_are_spelled_as_they_land() -> None:
     for held in [*plain, *lists, *made]:
         assert arrow_text(held) == str(arrow_type(held))
     assert {of.kind for of in [*plain, *made]} == set(Kind)
+
+
+def test_columns_whose_numbers_are_not_known(tmp_path: Path) -> None:
+    """They wait, and a comment of the table is that of no column."""
+    source = Source(tmp_path)
+    source.unknown.add("a")
+    source.land(([ID, A], {"id": 3}))
+    text = "COMMENT ON TABLE t IS 'T'"
+    source.land(Command([ID, A], "COMMENT", text), Command([ID], statement="ALTER TABLE t DROP a"))
+    source.apply()
+    found = Target(source.target).log(T).comments("current")
+    assert found.table.startswith("T\n\n")
+    assert set(found.columns.values()) == {""}
+    assert any("the attribute numbers of its columns are not known" in text for text in source.said)

@@ -31,6 +31,8 @@ _COMMENT: Final = re.compile(
     re.IGNORECASE,
 )
 _LAST_NAME: Final = re.compile(r'.*\.("(?:[^"]|"")+"|[^".]+)', re.DOTALL)
+_RUNS: Final = ("SELECT", "DO", "CALL", "EXECUTE")
+"""Words of statements that may run other commands than those that stand in them."""
 Json = dict[str, Any]  # Any: decoded JSON
 
 
@@ -100,7 +102,6 @@ class DdlEvent:
         replica_identity: ``d``, ``n``, ``f`` or ``i``; None if unknown.
         columns: columns after the command; None if unknown, and for a dropped table.
         is_dropped: whether the command dropped the table.
-        is_rewritten: whether the server wrote the table anew.
     """
 
     n: int
@@ -119,7 +120,6 @@ class DdlEvent:
     replica_identity: str | None = None
     columns: tuple[DdlColumn, ...] | None = None
     is_dropped: bool = False
-    is_rewritten: bool = False
 
     @property
     def place(self) -> tuple[int, int, int]:
@@ -139,12 +139,24 @@ class DdlEvent:
         where = f"{Lsn(self.lsn)} row {self.seq} of epoch {self.epoch}, entry {self.n}"
         return f"{self.command_tag} at {where}"
 
-    @property
-    def is_one_statement(self) -> bool:
-        """Whether `statement` is all of this command and nothing else."""
-        text = (self.statement or "").strip().removesuffix(";")
-        tag = (self.command_tag or "").split()
-        return bool(text) and ";" not in text and text.upper().split()[: len(tag)] == tag
+    def adds(self, name: str) -> bool:
+        """Whether the statement itself says that it adds a column, and runs nothing that could do more."""
+        return self._says(rf"ADD\s+(?:COLUMN\s+)?{_spelled(name)}")
+
+    def retypes(self, name: str) -> bool:
+        """The same for another type of a column."""
+        return self._says(rf"ALTER\s+(?:COLUMN\s+)?{_spelled(name)}\s+(?:SET\s+DATA\s+)?TYPE")
+
+    def has_word(self, word: str) -> bool:
+        """Whether the statement has a word, in any case; true for an unknown statement."""
+        text = self.statement
+        return text is None or re.search(rf"\b{word}\b", text, re.IGNORECASE) is not None
+
+    def _says(self, pattern: str) -> bool:
+        if any(map(self.has_word, _RUNS)):
+            return False
+        text = self.statement or ""
+        return re.search(rf"\b{pattern}(?![\w$\"])", text, re.IGNORECASE) is not None
 
     @property
     def comment(self) -> tuple[str | None, str] | None:
@@ -190,6 +202,11 @@ def read_events(landing: Landing, entry: CommitEntry) -> Iterator[DdlEvent]:
             yield from _events(entry.n, row)
 
 
+def _spelled(name: str) -> str:
+    """A pattern for a name, with quotes or without."""
+    return f'(?:"{re.escape(name.replace(chr(34), chr(34) * 2))}"|{re.escape(name)})'
+
+
 def _events(n: int, row: Json) -> Iterator[DdlEvent]:
     """The events of a row; one that names no table if its message has none."""
     stamps = {name: row[name] for name in _STAMPS}
@@ -214,7 +231,6 @@ def _is_ours(plain: DdlEvent, message: object) -> bool:
 
 def _of_message(plain: DdlEvent, message: Json) -> Iterator[DdlEvent]:
     statement = None if message.get("statement_is_cut") else message.get("statement")
-    rewritten = {item["oid"] for item in message.get("rewritten") or ()}
     plain = dataclasses.replace(plain, statement=statement)
     dropped = [of for of in message.get("dropped") or () if of["object_type"] == "table"]
     # A command that dropped its object has that as its own, without columns.
@@ -227,7 +243,6 @@ def _of_message(plain: DdlEvent, message: Json) -> Iterator[DdlEvent]:
             _of_object(plain, of),
             replica_identity=of.get("replica_identity"),
             columns=None if columns is None else tuple(map(DdlColumn.from_record, columns)),
-            is_rewritten=of.get("oid") in rewritten,
         )
     if not dropped and not objects:
         yield plain

@@ -7,7 +7,6 @@ bring it.
 
 import dataclasses
 import hashlib
-import re
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -38,7 +37,6 @@ ARROW: Final = {
     Kind.INTERVAL: "struct<months: int32, days: int32, micros: int64>",
 }
 """Arrow types, as schema files spell them; those with parameters are in `arrow_text`."""
-_USING: Final = re.compile(r"\bUSING\b", re.IGNORECASE)
 
 Changes = dict[str, str]
 """Names of the columns that a change is about, by its kind; for messages."""
@@ -195,18 +193,25 @@ def _why_unknown(before: TableSchema, event: DdlEvent, columns: Sequence[DdlColu
         held = old.get(column.number)
         if (held is None or _is_retyped(held, column)) and not is_built_in(column.type_oid):
             return f"how column {column.name} of type {column.type} lands is not known"
-        if held is None and (column.default is not None or column.identity is not None):
-            return f"column {column.name} has a default, and the command does not tell the values of older rows"
-        if held is not None and _is_retyped(held, column) and not _is_plain_retype(event):
+        if held is None and not _is_plainly_added(event, column):
+            return f"column {column.name} may have values in older rows, from a default"
+        if (
+            held is not None
+            and _is_retyped(held, column)
+            and not _is_plainly_retyped(event, column)
+        ):
             return f"column {column.name} may have been converted with USING"
     return _why_other_key(before, event, columns)
 
 
-def _is_plain_retype(event: DdlEvent) -> bool:
-    """Whether a type was changed without USING; the server rewrites no table for nothing."""
-    if not event.is_rewritten:
-        return True
-    return event.is_one_statement and _USING.search(event.statement or "") is None
+def _is_plainly_added(event: DdlEvent, column: DdlColumn) -> bool:
+    """Whether the statement adds a column without a default, which it might also have dropped again."""
+    is_plain = column.default is None and column.identity is None
+    return is_plain and event.adds(column.name) and not event.has_word("DEFAULT")
+
+
+def _is_plainly_retyped(event: DdlEvent, column: DdlColumn) -> bool:
+    return event.retypes(column.name) and not event.has_word("USING")
 
 
 def _why_other_key(

@@ -68,9 +68,11 @@ def commit_table(context: Context, work: Work, plan: Plan, part: int) -> None:
 def _said(work: Work) -> Changed:
     """The comments that DDL commands set, by the names of the columns."""
     assert work.schema is not None
+    comments = dict(work.comments)
+    table = comments.pop(None, None)
     names = {column.number: column.name for column in work.schema.columns}
-    columns = {names[number]: text for number, text in work.comments.items() if number in names}
-    return Changed(work.comments.get(None), columns)
+    columns = {names[number]: text for number, text in comments.items() if number in names}
+    return Changed(table, columns)
 
 
 def part_of(work: Work, plan: Plan, stops: Stops) -> int:

@@ -174,14 +174,14 @@ def _commented(before: TableSchema, event: DdlEvent, policy: Policy) -> Decision
         return Decision()
     comment = event.comment
     if comment is None:
-        return Decision(
-            why="its statement does not tell the comment alone; gaussdecode spark comments sets it"
-        )
+        return Decision(why="its statement does not tell the comment alone")
     name, text = comment
     if name is None:
         return Decision(comment=(None, text))
-    numbers = {column.true_name: column.number for column in before.columns}
-    return Decision(comment=(numbers[name], text) if name in numbers else None)
+    number = next((c.number for c in before.columns if c.true_name == name), None)
+    if number is None:
+        return Decision(why=f"the rows have no column {name} yet, or its number is not known")
+    return Decision(comment=(number, text))
 
 
 def _stop_text(where: str, changes: Mapping[str, str], stopped: Sequence[str]) -> str:

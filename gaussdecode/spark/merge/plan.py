@@ -176,6 +176,7 @@ class Plan:
         position: position of the source after it: epoch, LSN and CSN; None if nothing is new.
         part: CSN up to which it includes entry `to` + 1; None for nothing.
         on_ddl: its DDL commands, and what they do.
+        waits: DDL commands whose change is left to the next rows, with the reason.
     """
 
     to: int
@@ -190,6 +191,7 @@ class Plan:
     position: tuple[int, int, int | None] | None = None
     part: int | None = None
     on_ddl: OnDdl = dataclasses.field(default_factory=OnDdl)
+    waits: list[str] = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -325,6 +327,7 @@ def make_plan(
         planned = _plan_of(
             landing, table, files.get(table, []), applied.get(table, Applied()), plan
         )
+        plan.waits += planned.waits
         if planned.changed or planned.stop is not None:
             plan.tables[table] = planned
     return plan
@@ -906,7 +909,10 @@ def _follow_ddl(
         plan.stop = Stop(event.n - 1, old, "", found.why, ddl=found.stopped)
         return before
     if found.why:
-        plan.waits.append(f"{event.told} waits for the next rows of {before.title}: {found.why}")
+        waits = "is left to gaussdecode spark comments" if event.command_tag == "COMMENT" else (
+            "waits for the next rows"
+        )  # fmt: skip
+        plan.waits.append(f"{before.title}: {event.told} {waits}: {found.why}")
     schema = found.schema or before
     if found.schema is None and found.comment is None and not found.empties:
         return before

@@ -75,6 +75,8 @@ class Run:
         part = part if to >= summary.from_n else None
         wanted = AllBut(unmoved, only) if unmoved else only
         plan = self._plan(applied, max(to, summary.from_n), wanted, part)
+        for text in plan.waits:
+            self._context.progress(text)
         summary.stopped_at_gap = plan.gap
         summary.suspects = tuple(plan.suspects)
         summary.quarantined = dict(plan.quarantined)
@@ -149,8 +151,6 @@ class Run:
         context = self._context
         for table, planned in plan.tables.items():
             self._masking.mask(table, planned)
-            for text in planned.waits:
-                context.progress(text)
         works = [
             work
             for table, planned in plan.tables.items()

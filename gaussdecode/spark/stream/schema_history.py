@@ -7,7 +7,6 @@ where the columns before are not known.
 """
 
 import dataclasses
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -191,7 +190,7 @@ class _History:
             return row if event.object_type == "table" else None
         after = _Table(event.title, tuple(map(_Column.of_command, event.columns)))
         self._tables[key] = after
-        changes = _changes(before, after, event.statement)
+        changes = _changes(before, after, event)
         if before is None and event.command_tag in _CREATES:
             changes = [_change(CREATE_TABLE, None, event.title)]
         return self._row(row, after, changes)
@@ -242,7 +241,7 @@ class _History:
         return {**row, "changes": changes, "columns": columns}
 
 
-def _changes(before: _Table | None, after: _Table, statement: str | None) -> list[Json] | None:
+def _changes(before: _Table | None, after: _Table, event: DdlEvent | None) -> list[Json] | None:
     """What differs from the last state that was known; None if that is not known."""
     if before is None:
         return None
@@ -262,18 +261,9 @@ def _changes(before: _Table | None, after: _Table, statement: str | None) -> lis
         elif not column.is_whole or all(of.is_whole for of in before.columns):
             found.append(_change(ADD, number, column.name))
         else:  # rows showed the columns before: maybe not all
-            found.append(
-                _change(_added_or_seen(column, max(old, default=0), statement), number, column.name)
-            )
+            is_told = event is not None and event.adds(column.name)
+            found.append(_change(ADD if is_told else FIRST_SEEN, number, column.name))
     return found
-
-
-def _added_or_seen(column: _Column, newest: int, statement: str | None) -> str:
-    """The kind of a column that rows have not shown: its command says whether it is new."""
-    is_after = (column.number or 0) > newest and column.generated is None
-    text = (statement or "").lower()
-    is_told = re.search(r"\badd\b", text) is not None and column.name.lower() in text
-    return ADD if is_after and is_told else FIRST_SEEN
 
 
 def _of_column(number: int, held: _Column, column: _Column) -> Iterator[Json]:
