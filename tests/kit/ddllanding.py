@@ -97,7 +97,10 @@ class DdlLanding:
         self.unknown: set[str] = set()  # names of columns whose numbers no schema file tells
 
     def land(self, *items: tuple[Sequence[Of], Row] | Command, op: str = "I") -> int:
-        """Commit rows and commands, in this order, as one transaction; give the entry's number."""
+        """Commit rows and commands, in this order, as one transaction; give the entry's number.
+
+        Rows of op R are a snapshot.
+        """
         self.lsn += 16
         rows: dict[str, list[Row]] = {}
         tables: dict[str, Table] = {}
@@ -123,7 +126,8 @@ class DdlLanding:
         ]
         if commands:
             files.append(self._commands(commands, len(files)))
-        return self.writer.entry(EntryKind.DATA, self.lsn, files, START)
+        kind = EntryKind.SNAPSHOT if op == "R" else EntryKind.DATA
+        return self.writer.entry(kind, self.lsn, files, START)
 
     def _schema(self, table: Table, columns: Sequence[Of]) -> str:
         record = table.record()

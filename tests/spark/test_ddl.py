@@ -10,9 +10,11 @@ from kit.ddllanding import ID, Command, DdlLanding, Of, dropped
 from gaussdecode.cli import main
 from gaussdecode.collect.arrow import arrow_type
 from gaussdecode.errors import EX_CONFIG, EX_OK, ConfigError
+from gaussdecode.model.landing import EntryKind
 from gaussdecode.model.types import ColumnType, Kind
 from gaussdecode.spark.apply import Options, apply_with
 from gaussdecode.spark.log.ddl_schema import ARROW, arrow_text
+from gaussdecode.spark.log.masks import read_masks
 from gaussdecode.spark.merge.engine import LocalEngine
 from gaussdecode.spark.merge.on_ddl import DEFAULT, read_on_ddl
 from gaussdecode.spark.merge.options import Summary
@@ -217,13 +219,53 @@ def test_a_table_stops_where_that_is_asked_for(
 
 
 def test_a_snapshot_does_not_go_over_a_stop(source: Source) -> None:
-    """It would bring the columns that nobody has agreed to."""
-    source.land(Command([ID]))
-    source.land(([ID], {"id": 7}))
-    assert list(source.apply("drop-column=stop").stopped) == [T]
-    assert source.columns() == {"id": "integer", "a": "integer"}
+    """It would bring the columns that nobody has agreed to; with or without a command."""
+    for items in ([Command([ID])], []):
+        if items:
+            source.land(*items)
+        source.land(([ID], {"id": 7}), op="R")
+        assert list(source.apply("drop-column=stop").stopped) == [T]
+        assert source.columns() == {"id": "integer", "a": "integer"}
+        assert source.rows()[-1] == (2, 20)
     assert source.apply().stopped == {}
-    assert source.rows() == [(1,), (2,), (7,)]
+    assert source.rows() == [(7,)]
+
+
+def test_a_snapshot_has_what_commands_before_it_did(source: Source) -> None:
+    """A command at a position that it covers, but of a later entry, changes nothing."""
+    source.lsn += 64
+    source.land(([ID, B], {"id": 7, "b": "x"}), op="R")
+    source.lsn -= 64
+    source.land(Command([ID]))
+    source.apply()
+    assert source.rows() == [(7, "x")]
+    source.lsn += 64
+    source.land(Command([ID]))
+    source.apply()
+    assert source.rows() == [(7,)]
+
+
+def test_a_suspect_table_waits(source: Source) -> None:
+    """Commands after the doubt change nothing; those before it do, and all of them once it is accepted."""
+    source.land(Command([ID, A, B]))
+    said = {"is_any_table": False, "tables": [T], "text": "wrong rows"}
+    source.writer.entry(EntryKind.SUSPECT, source.lsn, extra=said)
+    source.land(Command([ID, B]))
+    assert list(source.apply().stopped) == [T]
+    assert source.columns().keys() == {"id", "a", "b"}
+    assert source.apply(accept_suspects=True).stopped == {}
+    assert source.columns().keys() == {"id", "b"}
+
+
+def test_masks_follow_their_columns(source: Source) -> None:
+    """Under the name that a command gives them, rows that come later too."""
+    masks = read_masks([f"{T}=a:null"])
+    source.apply(masks=masks)
+    source.land(Command([ID, Of(2, "z")]))
+    source.apply()
+    source.land(([ID, Of(2, "z")], {"id": 3, "z": 30}))
+    source.apply()
+    assert source.rows() == [(1, None), (2, None), (3, None)]
 
 
 def test_a_version_that_no_file_has_is_known_later(source: Source) -> None:
