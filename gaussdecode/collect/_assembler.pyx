@@ -211,7 +211,11 @@ cdef class Assembler:
         cdef uint32_t i = 0
         while i < header.event_count:
             if events[i].kind == EVENT_RELATION:
-                self.relations.register(entry, &events[i])
+                # DDL in the transaction at hand is known when that is released, and so are columns.
+                self.relations.register(
+                    entry, &events[i],
+                    self.is_open and self.plain.tally.count[<int>TALLY_MESSAGE] > 0,
+                )
                 i += 1
             elif self.is_open:
                 i = <uint32_t>self.continue_transaction(entry, size, i)

@@ -15,7 +15,9 @@ cdef class Relations:
     cdef uint32_t version_capacity
     cdef dict definitions           # by version, of those that no row was released of
 
-    cdef int register(self, const uint8_t *entry, const Event *event) except -1 with gil
+    cdef int register(
+        self, const uint8_t *entry, const Event *event, bint is_later
+    ) except -1 with gil
     cdef Relations of_file(self, file)
     cdef int make_room(self, uint32_t version) except -1
     cdef PyObject *place(self, uint32_t version, accumulator) except? NULL

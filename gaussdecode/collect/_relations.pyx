@@ -2,8 +2,8 @@
 
 A version is registered when the stream describes it. The description of one in a block of a
 streamed transaction is only remembered: its accumulator is asked for when rows of it are released,
-since a transaction that is rolled back must change no table. So is the accumulator of a version
-that was forgotten.
+since a transaction that is rolled back must change no table. So is one behind a logical message of
+its transaction, which may be DDL that tells its columns, and one of a version that was forgotten.
 
 Versions are numbers of one connection. What is in the file of a prepared transaction has those of
 another one: `of_file` gives a part of its own for them.
@@ -31,8 +31,10 @@ cdef class Relations:
     def __dealloc__(self):
         free(self.by_version)
 
-    cdef int register(self, const uint8_t *entry, const Event *event) except -1 with gil:
-        """Make an accumulator for a version seen for the first time."""
+    cdef int register(
+        self, const uint8_t *entry, const Event *event, bint is_later
+    ) except -1 with gil:
+        """Make an accumulator for a new version; with `is_later`, only when it has rows."""
         cdef uint32_t version = event.index
         if version < self.version_capacity and version < len(self.accumulators) and (
             self.accumulators[version] is not None
@@ -40,7 +42,7 @@ cdef class Relations:
             return 0
         self.make_room(version)
         definition = (<const char *>entry + event.payload_offset)[:event.payload_size]
-        if event.flags & 1:
+        if is_later or event.flags & 1:
             self.definitions[version] = definition
         else:
             self.place(version, self.tables.register(version, definition))

@@ -254,6 +254,8 @@ cdef class Releaser:
             self.ddl.stamp_rows(1, stamp, seq)
             self.ddl.note_lsns(1, event.x, NULL)
             self.ddl.row_count += 1
+            with gil:
+                self.tables.ddl_came((<const char *>nul + 1)[:size])
         else:
             column_append_value(&self.messages.columns[0], row, &transactional, 1, False)
             column_append_value(&self.messages.columns[1], row, prefix, prefix_size, False)

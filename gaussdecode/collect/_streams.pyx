@@ -79,7 +79,7 @@ cdef class Streams:
                     transaction = opens_add(&self.opens, header.stream_xid)
                     transaction.first_lsn = events[i].y
             elif events[i].kind == EVENT_RELATION:
-                self.relations.register(entry, &events[i])
+                self.relations.register(entry, &events[i], False)
             elif transaction == NULL:
                 self.fail_block(header.stream_xid, b"goes on that never began")
             elif events[i].kind == EVENT_ORIGIN:

@@ -83,6 +83,10 @@ class TableRegistry:
         """Directory and schema for rows of a prepared transaction, by the description kept with it."""
         return self._table_of(Relation.from_record(json.loads(definition)), definition)
 
+    def ddl_came(self, content: bytes) -> None:
+        """Learn what became of the columns of tables."""
+        self._tables.ddl.take(content)
+
     def keyless(self, accumulator: Accumulator[Landed]) -> Accumulator[Landed]:
         """Directory and schema for rows of a table whose key the stream does not send, though it has one."""
         record = json.loads(self._definitions[accumulator.table])

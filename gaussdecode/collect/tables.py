@@ -21,8 +21,10 @@ from gaussdecode.collect.arrow import (
     table_schema,
     with_source,
 )
+from gaussdecode.collect.ddl_states import DdlStates
 from gaussdecode.collect.descriptions import Descriptions
 from gaussdecode.model.columns import (
+    AMBIGUOUS,
     CONTRADICTED,
     DROPPED,
     GONE,
@@ -32,6 +34,7 @@ from gaussdecode.model.columns import (
     Reading,
     WireColumn,
     place,
+    placed_as,
     unplaced,
 )
 from gaussdecode.model.relation import Column, Relation, ReplicaIdentity
@@ -349,9 +352,11 @@ class Tables:
         source: source of the rows, where a landing has several: then they say so, and so does the schema, whose
             OID and attribute numbers are of that source alone.
         titles: titles of tables by OID, as they were called where the stream begins.
+        ddl: columns of tables as DDL of the stream tells them.
 
     Attributes:
         descriptions: tables that the stream has described.
+        ddl: the same.
         is_wanted: the same.
     """
 
@@ -367,8 +372,10 @@ class Tables:
         is_wanted: Callable[[Relation], bool] = lambda _: True,
         source: str | None = None,
         titles: Mapping[int, str] = MappingProxyType({}),
+        ddl: DdlStates | None = None,
     ) -> None:
         self._source = source
+        self.ddl = ddl or DdlStates()
         self.descriptions = Descriptions(titles)
         self.is_wanted = is_wanted
         self._schemas = schemas
@@ -394,7 +401,7 @@ class Tables:
         names = self._safe_names([column.name for column in relation.columns])
         directory = self._directory_of(relation.namespace, relation.name)
         self.descriptions.note_rows(directory, relation)
-        catalog, placed = self._proved(directory, relation)
+        catalog, placed = self._by_ddl(directory, relation, *self._proved(directory, relation))
         skipped = frozenset[int]()
         if self._skip_generated:
             skipped = generated_columns(relation, catalog, placed.numbers)
@@ -441,6 +448,31 @@ class Tables:
         if placed.reason in (CONTRADICTED, DROPPED, GONE):
             self._patient_at = time.monotonic() + _SECONDS
         return catalog, placed
+
+    def _by_ddl(
+        self, directory: str, relation: Relation, catalog: CatalogTable | None, placed: Placed
+    ) -> tuple[CatalogTable | None, Placed]:
+        """Let DDL of the stream choose where the catalogue leaves several ways, or cannot tell."""
+        wire = _wire(relation)
+        numbers = self.ddl.numbers(relation.oid, wire) if relation.is_oid_known else None
+        if numbers is None:
+            return catalog, placed
+        if placed.reason is None and placed.numbers != numbers:
+            self.ddl.forget(relation.oid)  # the catalogue proves that it is not true
+        chosen = None
+        if placed.reason == AMBIGUOUS:
+            assert catalog is not None
+            assert catalog.reading is not None
+            chosen = placed_as(wire, catalog.reading, placed.known, numbers)
+        elif placed.reason in (DROPPED, GONE, NO_CATALOG):
+            catalog = None  # of another table, or empty
+            if not placed.known.dropped & set(numbers) and self.ddl.is_whole(relation.oid, numbers):
+                chosen = Placed(numbers, None, Known(frozenset(numbers), placed.known.dropped))
+        if chosen is None:
+            return catalog, placed
+        self.ddl.believed(relation.oid)
+        self._known[directory] = (relation.oid, chosen.known)
+        return catalog, chosen
 
     def forget(self, landed: Landed) -> None:
         """Let a table go that is quiet; its next version makes another `Landed`."""
@@ -491,5 +523,8 @@ def _placed(relation: Relation, catalog: CatalogTable | None, known: Known) -> P
         return unplaced(count, DROPPED, known)
     if catalog.reading is None or (relation.is_oid_known and catalog.oid != relation.oid):
         return unplaced(count, GONE, known)
-    wire = [WireColumn(c.name, c.type_oid, c.type_modifier) for c in relation.columns]
-    return place(wire, catalog.reading, known)
+    return place(_wire(relation), catalog.reading, known)
+
+
+def _wire(relation: Relation) -> list[WireColumn]:
+    return [WireColumn(c.name, c.type_oid, c.type_modifier) for c in relation.columns]

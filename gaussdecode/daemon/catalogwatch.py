@@ -15,12 +15,14 @@ import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
+from gaussdecode.collect.ddl_states import Columns, DdlStates, StateColumn
 from gaussdecode.collect.descriptions import Descriptions
 from gaussdecode.daemon import publications
 from gaussdecode.daemon.fingerprints import (
     Change,
     Known,
     compare,
+    contradicted_change,
     gone_change,
     judge_unsure,
     made_anew,
@@ -35,6 +37,7 @@ from gaussdecode.land.snapshots import UNKNOWN_BEFORE, SnapshotStore
 from gaussdecode.model.fingerprint import Tables, TableState
 from gaussdecode.model.title import split_title
 from gaussdecode.source.postgresql.connection import Connection
+from gaussdecode.source.postgresql.ddl import is_recording
 from gaussdecode.source.postgresql.fingerprints import Look, Looker, Mark
 from gaussdecode.source.postgresql.members import Members, read_members
 
@@ -75,6 +78,9 @@ class CatalogWatch:
         renew: has another connection begin once everything up to a position has landed; told of which
             tables rows may come under a former name until then.
 
+    Attributes:
+        ddl: columns of tables as DDL of the stream tells them; made anew by `begin`.
+
     A walsender of PostgreSQL 14 goes on sending the rows of a partition under the name that it first sent
     them by, whatever is attached or detached. So the connection is renewed, once all has landed that was
     there when the command was seen.
@@ -103,6 +109,7 @@ class CatalogWatch:
         self._lands = lands
         self._is_left_out = is_left_out
         self._has_landed = has_landed
+        self.ddl = DdlStates()
         self._publications: publications.Identities
         self._members: Members
         self._publications, self._members = publications.known_to(store, source)
@@ -147,6 +154,7 @@ class CatalogWatch:
             SourceError: the server cannot be asked.
         """
         self._lsn = lsn
+        self.ddl = DdlStates(self._store.columns().get(self._source or ""), lsn)
         return self._look(lsn, frozenset(), is_whole=True)
 
     def check(self, lsn: int, emptied: Iterable[str], descriptions: Descriptions) -> list[Json]:
@@ -167,6 +175,8 @@ class CatalogWatch:
         self._truncated |= frozenset(emptied)
         found = self._look(lsn, frozenset(emptied), is_whole=False)
         self._lsn = max(self._lsn, lsn)
+        if self.ddl.is_changed:
+            self._store.note_columns(self._source or "", self.ddl.to_record(lsn))
         return found
 
     def recorded(self) -> None:
@@ -209,7 +219,10 @@ class CatalogWatch:
     # ---- one look --------------------------------------------------------------------
 
     def _look(self, lsn: int, emptied: frozenset[str], *, is_whole: bool) -> list[Json]:
-        look, members = self._catalog.ask(lambda session: self._ask(session, is_whole), _SECONDS)
+        was_recording = self.ddl.is_recording
+        look, members, records = self._catalog.ask(
+            lambda session: self._ask(session, is_whole), _SECONDS
+        )
         self._mark = look.mark
         is_emptied = self._emptied_by(emptied)
         seen = {table_directory(*split_title(table.title)) for table in look.tables.values()}
@@ -222,10 +235,14 @@ class CatalogWatch:
             self._gone_with_rows(),
             self._namesakes(),
             self._moved(self._descriptions.take_moved()),
+            self._contradicted(lsn),
         ):
             for title, change in more.items():
                 changes[title] = changes.get(title, Change(())).and_then(change)
         changes = self._of_seen(_unnamed(changes, found), lsn, look.wal_lsn)
+        tables = look.tables if was_recording and not is_whole else self._known.tables
+        columns = {oid: _columns(tables[oid]) for oid in tables} if records else {}
+        self.ddl.looked(columns, look.wal_lsn, is_recording=records)
         if changes:
             found.append(suspect(changes, self._lsn, look.wal_lsn))
         if not found:
@@ -234,8 +251,8 @@ class CatalogWatch:
 
     def _ask(
         self, session: Connection, is_whole: bool
-    ) -> tuple[Look, tuple[Members, Members] | None]:
-        known = self._known
+    ) -> tuple[Look, tuple[Members, Members] | None, bool]:
+        known, records = self._known, is_recording(session)
         self._keeps_names = session.server_version < _NAMES_FOLLOW
         looker = Looker(session, self._names, self._lands)
         look = looker.look(
@@ -247,8 +264,8 @@ class CatalogWatch:
             is_whole=is_whole,
         )
         if publications.are_known(self._publications, look.publications):
-            return look, None
-        return look, read_members(session, self._names, self._members)
+            return look, None, records
+        return look, read_members(session, self._names, self._members), records
 
     def _publications_changed(self, look: Look, members: Members, gone: Members) -> list[Json]:
         known = self._publications
@@ -328,6 +345,13 @@ class CatalogWatch:
         self._known = self._known.with_tables(there)
         return changes
 
+    def _contradicted(self, lsn: int) -> dict[str, Change]:
+        """Rows took the numbers of their columns from DDL that the catalogue has not."""
+        tables = self._known.tables
+        now = {oid: _columns(tables[oid]) for oid in self.ddl.due(lsn) if oid in tables}
+        wrong = [oid for oid in self.ddl.passed(lsn, now) if oid in tables]
+        return {tables[oid].title: contradicted_change() for oid in wrong}
+
     def _of_seen(self, changes: dict[str, Change], lsn: int, wal_lsn: int) -> dict[str, Change]:
         """Hold back what is of tables without rows, and say of those held back what has rows by now."""
         if not (changes or self._held):
@@ -403,6 +427,13 @@ class CatalogWatch:
                     changes[title] = moved_change(titles)
                     self._said[oid] = title
         return changes
+
+
+def _columns(table: TableState) -> Columns:
+    return tuple(
+        StateColumn(number, of.name, of.type_oid, of.type_modifier)
+        for number, of in sorted(table.columns.items())
+    )
 
 
 def _unnamed(changes: dict[str, Change], found: list[Json]) -> dict[str, Change]:

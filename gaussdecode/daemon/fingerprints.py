@@ -54,6 +54,10 @@ _FORMER_NAME: Final = (
     "partitions were attached or detached, and PostgreSQL 14 sent rows of them under the name from before until the "
     "connection was renewed"
 )
+_CONTRADICTED: Final = (
+    "rows have the columns that DDL in the stream told, and the table has others: DDL was not recorded, or "
+    "somebody forged a message of it"
+)
 _ADVICE: Final = (
     "the stream does not show that. Compare the tables with the source, or read them again "
     "(gaussdecode snapshot CONFIG --table NAME)"
@@ -366,6 +370,11 @@ def gone_change(partitions: Iterable[str]) -> Change:
 def partition_change(of: str) -> Change:
     """A partition became a table of its own."""
     return Change((MissingRows(WAS_PARTITION.format(of)),))
+
+
+def contradicted_change() -> Change:
+    """The columns of rows are those of a message that is not true."""
+    return Change((_CONTRADICTED,))
 
 
 def former_name_change() -> Change:

@@ -329,7 +329,7 @@ class SourceRuntime:
         resent = compare_resent(log, self.name, start_lsn, position, excluded, go_on)
         return Collector(
             settings,
-            self._tables(log, known, intake, table_filter, titles),
+            self._tables(log, known, intake, table_filter, titles, watch),
             intake,
             shared.spool(),
             position,
@@ -393,6 +393,7 @@ class SourceRuntime:
         intake: Intake,
         table_filter: TableFilter,
         titles: Mapping[int, str],
+        watch: CatalogWatch | None,
     ) -> Tables:
         return Tables(
             intake.schemas,
@@ -406,6 +407,7 @@ class SourceRuntime:
             ),
             source=self.source,
             titles=titles,
+            ddl=None if watch is None else watch.ddl,
         )
 
     def is_left_to_first(self, schema: str, name: str) -> bool:

@@ -48,7 +48,7 @@ from gaussdecode.land.names import (
     partition_date,
     unfinished_number,
 )
-from gaussdecode.land.snapshots import FINGERPRINTS, LEDGER
+from gaussdecode.land.snapshots import COLUMNS, FINGERPRINTS, LEDGER
 from gaussdecode.land.snapshots import ROOT as SNAPSHOTS
 from gaussdecode.land.state import LogState
 from gaussdecode.land.tree import DATA_FILES, TREE, Kind, Place, is_vital, spell
@@ -95,7 +95,8 @@ def refuse_without_layout(disk: Disk) -> None:
     entries = Entries(disk)
     if entries.numbers() or entries.checkpoints():
         raise LandingError("layout.json is missing, but there are entries: restore it from a copy")
-    for path in (f"{SNAPSHOTS}/{LEDGER}", f"{SNAPSHOTS}/{FINGERPRINTS}", MIRROR):
+    kept = (f"{SNAPSHOTS}/{name}" for name in (LEDGER, FINGERPRINTS, COLUMNS))
+    for path in (*kept, MIRROR):
         if disk.size(path) is not None:
             raise LandingError(
                 f"layout.json is missing, but {path} of a landing is there: restore layout.json from a copy, "

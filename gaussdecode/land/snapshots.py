@@ -4,6 +4,7 @@ Below ``snapshots/``, which no reader of the landing looks into::
 
     ledger.json                     per table what became of it; snapshot/choice.py
     fingerprints.json               by source, states of tables in its catalogue; model/fingerprint.py
+    columns.json                    by source, columns that DDL in the stream told; collect/ddl_states.py
     requests/<n>.json               what an operator asked for; removed when it is taken up
     <table>/state.json              which table, since which entry, how it was cut
     <table>/chunk-<n>-<sha>.arrow   rows of a finished chunk, and the SHA-256 of the file
@@ -37,6 +38,7 @@ from gaussdecode.model.seal import canonical_json, check_version, read_sealed, s
 ROOT: Final = "snapshots"
 LEDGER: Final = "ledger.json"
 FINGERPRINTS: Final = "fingerprints.json"
+COLUMNS: Final = "columns.json"
 UNKNOWN_BEFORE: Final = "*unknown-before"
 """Among the sources of the fingerprints: it is not known what the tables were when rows of them landed."""
 WHY_STOPPED: Final = "why_stopped"  # in a record of the ledger
@@ -45,6 +47,7 @@ SOURCES: Final = "sources"  # no table has this name: theirs have a dot
 STATE: Final = "state.json"
 _LEDGER: Final = f"{ROOT}/{LEDGER}"
 _FINGERPRINTS: Final = f"{ROOT}/{FINGERPRINTS}"
+_COLUMNS: Final = f"{ROOT}/{COLUMNS}"
 _REQUESTS: Final = f"{ROOT}/{REQUESTS}"
 REQUEST: Final = re.compile(r"[0-9a-f]{16}\.json")
 CHUNK: Final = re.compile(r"chunk-([0-9]{8})-([0-9a-f]{64})\.arrow")
@@ -153,6 +156,15 @@ class SnapshotStore:
         """Remember the states of a source's tables; durable when this returns."""
         with self._lock:
             self._write(_FINGERPRINTS, {**self.fingerprints(), source: record})
+
+    def columns(self) -> Json:
+        """What DDL told of the columns of tables, by source; empty before the first was noted."""
+        return self._read(_COLUMNS) or {}
+
+    def note_columns(self, source: str, record: Json) -> None:
+        """Remember it of a source; durable when this returns."""
+        with self._lock:
+            self._write(_COLUMNS, {**self.columns(), source: record})
 
     # ---- requests --------------------------------------------------------------------
 

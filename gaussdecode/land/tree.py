@@ -37,6 +37,7 @@ from gaussdecode.land.names import (
 )
 from gaussdecode.land.snapshots import (
     CHUNK,
+    COLUMNS,
     FINGERPRINTS,
     LEDGER,
     REQUEST,
@@ -130,7 +131,7 @@ _PLACES: Final[Mapping[str, Place]] = {
     SPOOL: Place(unfinished=(unfinished_number, _SPOOLED.fullmatch)),
     PREPARED: Place((is_prepared_name,)),
     ROOT: Place(
-        (_is(LEDGER), _is(FINGERPRINTS), is_numbered_copy),
+        (_is(LEDGER), _is(FINGERPRINTS), _is(COLUMNS), is_numbered_copy),
         (
             (_is(REQUESTS), Place((REQUEST.fullmatch,))),
             (_is(SOURCES), Place((), ((_SOURCE.fullmatch, Place((), (_BEGUN,))),))),

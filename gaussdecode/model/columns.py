@@ -16,7 +16,8 @@ are three sources:
 
 `place` asks in how many ways the columns of the wire can be attributes such that all this
 holds. A column that is the same attribute in all of them is proved to be it. Any other one is
-unknown, and nobody guesses: not by its name, which may have changed hands, and not by its type.
+unknown, and nobody guesses: not by its name, which may have changed hands, and not by its type. Where DDL
+is in the stream, it may choose one of the ways (`placed_as`, `collect.ddl_states`).
 
 ::
 
@@ -189,6 +190,35 @@ def place(wire: Sequence[WireColumn], reading: Reading, known: Known) -> Placed:
             only ^= bit
     if None in numbers:
         return Placed(tuple(numbers), AMBIGUOUS, known)
+    return Placed(tuple(numbers), None, _learned(numbers, reading, known))
+
+
+def placed_as(
+    wire: Sequence[WireColumn], reading: Reading, known: Known, numbers: Sequence[int]
+) -> Placed | None:
+    """Give the answer where columns have certain numbers; None where that is none of the ways.
+
+    Args:
+        wire: description at a position, in its order.
+        reading: reading of the catalogue, later.
+        known: proved for an earlier position.
+        numbers: number of each column, rising.
+    """
+    columns = {number: index for index, number in enumerate(numbers)}
+    if not columns.keys() <= {attribute.number for attribute in reading.attributes}:
+        return None
+    is_unborn = True
+    for attribute in reversed(reading.attributes):
+        may = _may(attribute, wire, reading, known)
+        index = columns.get(attribute.number)
+        if index is None:
+            if not (may.unsent or (is_unborn and may.unborn)):
+                return None
+            is_unborn = is_unborn and may.unborn
+        elif not may.columns >> index & 1:
+            return None
+        else:
+            is_unborn = False
     return Placed(tuple(numbers), None, _learned(numbers, reading, known))
 
 

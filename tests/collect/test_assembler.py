@@ -25,6 +25,7 @@ from kit.entries import (
     MESSAGE,
     ORIGIN,
     PREPARE,
+    RELATION,
     ROLLBACK_PREPARED,
     STREAM_ABORT,
     STREAM_COMMIT,
@@ -44,6 +45,7 @@ from kit.wire import NONE
 from gaussdecode.collect._assembler import PUMP_ATTENTION, PUMP_END, PUMP_TIME, REASONS, Assembler
 from gaussdecode.collect._columns import Accumulator
 from gaussdecode.collect.arrow import DDL, MESSAGES, TRANSACTIONS, system_rows, table_rows
+from gaussdecode.collect.ddl_states import DdlStates
 from gaussdecode.collect.spool import BoundedSpool, NoRoomError, Spool
 from gaussdecode.collect.tables import Landed, Tables
 from gaussdecode.errors import AccountError, InexactStreamError, SequenceError
@@ -167,6 +169,9 @@ class Sink:
             self.files[xid] = file
             self.assembler.keep(file)
         assert self.assembler.unkept() == []
+
+    def ddl_came(self, content: bytes) -> None:
+        self.tables.ddl.take(content)
 
     def keyless(self, accumulator: Accumulator[Landed]) -> Accumulator[Landed]:
         relation = accumulator.table.relation
@@ -668,6 +673,35 @@ def test_ddl_messages_have_a_table_of_their_own(sink: Sink) -> None:
     assert [row["gd_seq"] for row in sink.messages] == [None, 1]
     assert framed["messages"] == landed["messages"] == 4
     assert [row["rows"] for row in sink.transactions] == [3]
+
+
+def test_rows_behind_ddl_go_by_it(tmp_path: Path) -> None:
+    """A description in a transaction with a message waits for it, as for those of one before."""
+    sink = Sink(tmp_path)
+    told: list[str] = []
+
+    class Ddl(DdlStates):
+        def take(self, content: bytes) -> None:
+            told.append(content.decode())
+
+        def numbers(self, oid: int, _wire: object) -> None:
+            told.append(f"rows of {oid}")
+
+    sink.tables.ddl = Ddl()
+    ddl = Mark(MESSAGE, 1, x=60, payload=b"gaussdecode.ddl\0{}")
+    sink.assembler.absorb_bytes(
+        entry(0, [Mark(BEGIN, x=90), ddl, Mark(COMMIT, x=90, y=100, z=7), Mark(BEGIN, x=190), ddl])
+    )
+    sink.assembler.absorb_bytes(
+        entry(
+            1,
+            [
+                Mark(RELATION, index=2), Mark(TRUNCATE, index=2),
+                Mark(COMMIT, x=190, y=200, z=8),
+            ],
+        )
+    )  # fmt: skip
+    assert told == ["{}", "{}", f"rows of {TABLES[2].oid}"]
 
 
 def test_message_at_the_durable_position_is_new(tmp_path: Any) -> None:  # Any: Path

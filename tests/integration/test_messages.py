@@ -164,3 +164,62 @@ def test_targets_follow_commands(
     history = read_schemas(Landing(daemon.root), "public.t").to_pylist()
     told = [[(of["kind"], of["name"]) for of in row["changes"] or ()] for row in history]
     assert told == [[], [("drop-column", "v"), ("add-column", "B c")], [("rename", "z")]]
+
+
+_WHILE_DOWN = """
+ALTER TABLE anew DROP v, ADD v int; INSERT INTO anew VALUES (3, 3);
+ALTER TABLE anew DROP v; ALTER TABLE anew ADD v int; INSERT INTO anew VALUES (4, 4);
+BEGIN; INSERT INTO swapped VALUES (3, 1, 2); ALTER TABLE swapped RENAME a TO x;
+ALTER TABLE swapped RENAME b TO a; ALTER TABLE swapped RENAME x TO b;
+ALTER TABLE swapped DROP a, ADD a int; INSERT INTO swapped VALUES (4, 1, 2); COMMIT;
+ALTER TABLE parted DROP v; ALTER TABLE parted ADD v int; INSERT INTO parted VALUES (3, 3);
+ALTER TABLE gone DROP v, ADD v int; INSERT INTO gone VALUES (3, 3); DROP TABLE gone;
+CREATE TABLE late (id int PRIMARY KEY, v int); INSERT INTO late VALUES (1, 1);
+ALTER TABLE late DROP v, ADD v int; INSERT INTO late VALUES (2, 2); DROP TABLE late
+"""
+
+
+@pytest.mark.parametrize("postgres", [14, 18], indirect=True)
+def test_columns_by_ddl(database: Database, make_daemon: MakeDaemon) -> None:
+    """Rows of a daemon that was down have the columns of their time, and no table is suspect for it."""
+    database.execute(
+        "CREATE TABLE anew (id int PRIMARY KEY, v int); CREATE TABLE gone (LIKE anew INCLUDING ALL);"
+        "CREATE TABLE swapped (id int PRIMARY KEY, a int, b int);"
+        "CREATE TABLE parted (id int PRIMARY KEY, v int) PARTITION BY LIST (id);"
+        "CREATE TABLE parted_d PARTITION OF parted DEFAULT"
+    )
+    database.execute(install_sql())
+    database.create_slot()
+    daemon = make_daemon(database)
+    daemon.start()
+    for name, values in {"anew": "1", "gone": "1", "swapped": "1, 1", "parted": "1"}.items():
+        database.execute(f"INSERT INTO {name} VALUES (1, {values})")
+    daemon.catch_up()
+    for name, values in {"anew": "2", "gone": "2", "swapped": "1, 2", "parted": "2"}.items():
+        database.execute(f"INSERT INTO {name} VALUES (2, {values})")
+    daemon.catch_up()
+    assert daemon.stop() == 0
+    for name, values in {"anew": "0", "gone": "0", "swapped": "0, 0", "parted": "0"}.items():
+        database.execute(f"INSERT INTO {name} VALUES (0, {values})")
+    with database.connect() as session:
+        for command in _WHILE_DOWN.split(";"):
+            run(session, command)
+    daemon.start()
+    daemon.catch_up()
+    assert daemon.stop() == 0
+    numbers: dict[str, list[list[int | None]]] = {}
+    for entry in landing.read_entries(daemon.root):
+        for change in entry["schema_changes"]:
+            path = daemon.root / "schemas" / change["table"] / f"{change['schema_id']}.json"
+            columns = json.loads(path.read_text())["columns"]
+            found = [column.get("attribute_number") for column in columns]
+            told = numbers.setdefault(change["table"].removeprefix("public."), [])
+            if change["table"].startswith("public.") and told[-1:] != [found]:
+                told.append(found)
+    assert {table: told for table, told in numbers.items() if told} == {
+        "anew": [[1, 2], [1, 3], [1, 4]],
+        "swapped": [[1, 2, 3], [1, 2, 4]],
+        "parted_d": [[1, 2], [1, 3]],
+        "gone": [[1, 2], [1, 3]],
+        "late": [[1, 2], [1, 3]],
+    }

@@ -18,6 +18,7 @@ tables as any other does.
 """
 
 import dataclasses
+import hashlib
 import re
 from collections.abc import Iterator
 from typing import Final
@@ -41,6 +42,22 @@ _READ_ONLY: Final = "25006"
 _LOCKED: Final = "55P03"
 _IN_USE: Final = "2BP01"
 
+# Of the table `c`.
+_COLUMNS: Final = """(
+                    SELECT jsonb_agg(jsonb_build_object('attribute_number', a.attnum,
+                        'name', a.attname, 'type', format_type(a.atttypid, a.atttypmod),
+                        'type_oid', a.atttypid::int8, 'type_modifier', a.atttypmod,
+                        'not_null', a.attnotnull, 'default', pg_get_expr(d.adbin, d.adrelid),
+                        'generated', nullif(a.attgenerated::text, ''),
+                        'identity', nullif(a.attidentity::text, ''),
+                        'key_position', (SELECT k.position FROM pg_index x,
+                            unnest(x.indkey::int2[]) WITH ORDINALITY k(attnum, position)
+                            WHERE x.indrelid = a.attrelid AND x.indisprimary
+                                AND k.attnum = a.attnum AND k.position <= x.indnkeyatts))
+                        ORDER BY a.attnum)
+                    FROM pg_attribute a
+                    LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+                    WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped)"""
 _BODY: Final = r"""
 DECLARE
     max_objects CONSTANT int := 1000;
@@ -65,7 +82,8 @@ BEGIN
                 SELECT o.original, row_number() OVER (ORDER BY o.original DESC, o.normal DESC, o.ordinality) AS n,
                     jsonb_build_object('object_type', o.object_type, 'schema_name', o.schema_name,
                         'object_name', o.object_name, 'object_identity', o.object_identity,
-                        'oid', o.objid::int8, 'original', o.original) AS object
+                        'oid', o.objid::int8, 'attribute_number', nullif(o.objsubid, 0),
+                        'original', o.original) AS object
                 FROM pg_event_trigger_dropped_objects() WITH ORDINALITY o
                 WHERE NOT o.is_temporary AND (o.original OR o.normal OR o.classid = 'pg_class'::regclass)
                     AND coalesce(o.schema_name, '') NOT IN ('pg_toast', 'gaussdecode')) d;
@@ -98,21 +116,18 @@ BEGIN
                 'oid', e.objid::int8, 'replica_identity', c.relreplident::text,
                 'object_name', coalesce(c.relname, CASE WHEN i.name LIKE '"%'
                     THEN replace(substr(i.name, 2, length(i.name) - 2), '""', '"') ELSE i.name END),
-                'columns', CASE WHEN e.n <= max_tables AND c.relkind IN ('r', 'p', 'f') THEN coalesce((
-                    SELECT jsonb_agg(jsonb_build_object('attribute_number', a.attnum,
-                        'name', a.attname, 'type', format_type(a.atttypid, a.atttypmod),
-                        'type_oid', a.atttypid::int8, 'type_modifier', a.atttypmod,
-                        'not_null', a.attnotnull, 'default', pg_get_expr(d.adbin, d.adrelid),
-                        'generated', nullif(a.attgenerated::text, ''),
-                        'identity', nullif(a.attidentity::text, ''),
-                        'key_position', (SELECT k.position FROM pg_index x,
-                            unnest(x.indkey::int2[]) WITH ORDINALITY k(attnum, position)
-                            WHERE x.indrelid = a.attrelid AND x.indisprimary
-                                AND k.attnum = a.attnum AND k.position <= x.indnkeyatts))
-                        ORDER BY a.attnum)
-                    FROM pg_attribute a
-                    LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
-                    WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped), '[]') END
+                'columns', CASE WHEN e.n <= max_tables AND c.relkind IN ('r', 'p', 'f') THEN coalesce(%COLUMNS%, '[]') END,
+                -- Tables whose columns change with these: children, partitions, tables OF a type.
+                'descendants', (
+                    WITH RECURSIVE below AS (
+                        SELECT i.inhrelid AS oid FROM pg_inherits i WHERE i.inhparent = c.oid
+                        UNION SELECT o.oid FROM pg_class o
+                            WHERE c.relkind = 'c' AND o.reloftype = c.reltype
+                        UNION SELECT i.inhrelid FROM below b JOIN pg_inherits i ON i.inhparent = b.oid),
+                    numbered AS (SELECT b.oid, row_number() OVER (ORDER BY b.oid) AS n FROM below b)
+                    SELECT jsonb_agg(jsonb_build_object('oid', c.oid::int8, 'columns',
+                        CASE WHEN c.n <= max_tables THEN %COLUMNS% END) ORDER BY c.n)
+                    FROM numbered c WHERE e.n <= max_tables AND c.n <= max_objects + 1)
             ) AS object
             FROM (
                 SELECT f.classid, f.objid, f.objsubid, f.command_tag, f.object_type, f.schema_name,
@@ -132,7 +147,7 @@ BEGIN
                 THEN jsonb_build_object('described_at', statement_timestamp()::text)::text
                 ELSE '' END, true);
             noted := jsonb_build_object('version', 1, 'command_tag', tg_tag)
-                || coalesce(seen.objects -> 0, (noted #> '{dropped,0}') - 'original', '{}')
+                || coalesce(seen.objects -> 0, (noted #> '{dropped,0}') - '{original,attribute_number}'::text[], '{}')
                 || jsonb_build_object('command_tag', tg_tag, 'object_count', seen.total,
                     'statement', CASE WHEN tg_tag ~ '^(CREATE|ALTER) (USER MAPPING|SUBSCRIPTION|SERVER)$'
                         THEN NULL ELSE left(query, kept) END,
@@ -142,7 +157,7 @@ BEGIN
                 || (noted - 'described_at');
             content := convert_to(noted::text, 'UTF8');
             IF length(content) > max_bytes THEN
-                content := convert_to((noted - '{columns,objects,dropped,rewritten}'::text[]
+                content := convert_to((noted - '{columns,descendants,objects,dropped,rewritten}'::text[]
                     || '{"is_cut": true}')::text, 'UTF8');
             END IF;
             IF NOT EXISTS (SELECT FROM pg_proc p WHERE p.pronamespace = 'pg_catalog'::regnamespace
@@ -167,7 +182,7 @@ BEGIN
         PERFORM pg_logical_emit_message(true, 'gaussdecode.ddl', content);
     END IF;
 END
-"""
+""".replace("%COLUMNS%", _COLUMNS)
 
 
 _BEGIN: Final = (
@@ -209,6 +224,14 @@ _STATE_OF_TRIGGERS: Final = f"""
     SELECT t.evtname, t.evtevent, t.evtenabled, t.evtfoid = pg_catalog.to_regproc('{_FUNCTION}'),
         t.evttags IS NULL FROM pg_catalog.pg_event_trigger t WHERE t.evtname IN
         ({", ".join(f"'{name}'" for name in _TRIGGERS)}) ORDER BY 1
+"""  # noqa: S608
+
+_IS_RECORDING: Final = f"""
+    SELECT count(*) FROM pg_catalog.pg_event_trigger t JOIN pg_catalog.pg_proc p ON p.oid = t.evtfoid
+    WHERE t.evtname IN ({", ".join(f"'{name}'" for name in _TRIGGERS)}) AND t.evtenabled = 'A'
+        AND t.evttags IS NULL AND t.evtname = 'gaussdecode_' || t.evtevent
+        AND pg_catalog.md5(p.prosrc) = '{hashlib.md5(_BODY.encode(), usedforsecurity=False).hexdigest()}'
+        AND coalesce(pg_catalog.current_setting('event_triggers', true), 'on') = 'on'
 """  # noqa: S608
 
 
@@ -283,6 +306,16 @@ def read_triggers(connection: Connection) -> DdlTriggers:
         hindrances=tuple(hindrances()),
         is_there=bool(found) or source is not None or schema is not None,
     )
+
+
+def is_recording(connection: Connection) -> bool:
+    """Whether the triggers are as this version installs them, and fire.
+
+    Raises:
+        SourceError: the server failed.
+    """
+    ((count,),) = connection.query(_IS_RECORDING)
+    return int(count or 0) == len(_TRIGGERS)
 
 
 def install(connection: Connection) -> None:

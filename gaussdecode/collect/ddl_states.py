@@ -1,0 +1,272 @@
+"""Keep the columns of each table with their attribute numbers, as DDL messages of the stream tell them.
+
+`model.columns` proves numbers by a catalogue that is newer than the stream. Where that leaves several ways,
+a state kept here chooses one: the columns of the table after the last DDL command that has come. The
+messages are in the stream, so a state is exact for the rows behind it, however late they are read.
+
+Anybody who may execute `pg_logical_emit_message` can forge a message. So a state is never believed alone:
+
+- it is asked only where the catalogue proves nothing, and must be one of the ways that the catalogue leaves;
+- it must name the columns that the stream describes, with the same types;
+- a number that was dropped cannot come back: after a message that says so, none of the table is believed
+  until a look;
+- once the stream has passed the position of a look at the catalogue, the state must have the columns of that
+  look. A table whose rows took numbers from one that has not is *contradicted*, and becomes suspect.
+
+States begin with a look at the catalogue, for tables of which no message has come. They hold only while the
+triggers are installed as they should be; else all are forgotten. A command whose message does not say
+which tables it changed has all states forgotten too.
+
+State of one source, used by the collector's thread. `to_record` keeps it for another process, in some
+generations: entries that were to follow may never have been written.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from gaussdecode.model.columns import WireColumn
+
+_VERSION: Final = 1
+_MOST_BYTES: Final = 32 << 20  # above what the triggers write (16 MiB); more is somebody else's
+_GENERATIONS: Final = 3  # entries may be on their way to the log; arbitrary
+_MOST_DESCENDANTS: Final = 1000  # in a message; where one more is, there are more
+_MOST_TABLES: Final = 100_000  # states; forged messages fill no memory
+_MOST_COLUMNS: Final = 1600  # of a table; the server's limit
+_TABLES: Final = frozenset({"table", "table column", "foreign table", "foreign table column"})
+
+Json = dict[str, Any]  # Any: JSON
+
+
+class StateColumn(NamedTuple):
+    """A column of a state.
+
+    Attributes:
+        number: attribute number.
+        name: name of it.
+        type_oid: pg_type.oid.
+        type_modifier: -1 for none.
+        is_generated: it may not be sent.
+    """
+
+    number: int
+    name: str
+    type_oid: int
+    type_modifier: int
+    is_generated: bool = False
+
+    @property
+    def on_wire(self) -> WireColumn:
+        """As the stream describes it."""
+        return WireColumn(self.name, self.type_oid, self.type_modifier)
+
+
+Columns = tuple[StateColumn, ...]
+
+
+class _Look(NamedTuple):
+    """Columns that a look at the catalogue saw; true once the stream has passed `until_lsn`."""
+
+    until_lsn: int
+    columns: dict[int, Columns]  # by OID, of tables of which no DDL has come since
+
+
+class DdlStates:
+    """Of one source.
+
+    Args:
+        record: what `to_record` gave; empty for nothing.
+        lsn: everything up to here has landed.
+
+    Attributes:
+        is_changed: `to_record` gives another record than the one before.
+    """
+
+    def __init__(self, record: Json | None = None, lsn: int = 0) -> None:
+        generations: list[Json] = (record or {}).get("generations", [])
+        self._kept = [of for of in generations if of["lsn"] <= lsn]
+        newest: Json = self._kept[-1] if self._kept else {"columns": {}, "used": []}
+        self._columns: dict[int, Columns] = {
+            int(oid): tuple(StateColumn(*column) for column in columns)
+            for oid, columns in newest["columns"].items()
+        }
+        self._used = set[int](newest["used"])  # OIDs whose rows took numbers from a state
+        self._doubtful = set[int]()  # OIDs of tables of which an untrue message has come
+        self._looks: list[_Look] = []
+        self._is_recording = bool(self._columns)
+        self.is_changed = False
+
+    def to_record(self, lsn: int) -> Json:
+        """What is to be kept, before an entry up to a position is."""
+        columns = {str(oid): [list(of) for of in columns] for oid, columns in self._columns.items()}
+        now = {"lsn": lsn, "columns": columns, "used": sorted(self._used)}
+        self._kept = [*self._kept, now][-_GENERATIONS:]
+        self.is_changed = False
+        return {"generations": self._kept}
+
+    # ---- the stream ------------------------------------------------------------------
+
+    def take(self, content: bytes) -> None:
+        """Take a DDL message, in the order of the stream; one of another form is left alone."""
+        if len(content) > _MOST_BYTES:
+            return
+        try:
+            record = json.loads(content)
+            if isinstance(record, dict) and record.get("version") == _VERSION:
+                self._take(record)
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            self._forget_all()  # of no form that is known: it may have changed any table
+
+    def numbers(self, oid: int, wire: Sequence[WireColumn]) -> tuple[int, ...] | None:
+        """Attribute numbers of the columns that the stream describes; None where no state has them."""
+        columns = self._columns.get(oid)
+        if columns is None:
+            return None
+        by_column = {column.on_wire: column for column in columns}
+        found = [by_column.get(column) for column in wire]
+        numbers = tuple(column.number for column in found if column is not None)
+        return numbers if len(numbers) == len(wire) and sorted(numbers) == [*numbers] else None
+
+    def is_whole(self, oid: int, numbers: Iterable[int]) -> bool:
+        """Whether numbers are all of a table's, but for generated columns."""
+        left = {of.number: of for of in self._columns[oid]}
+        return all(
+            of.is_generated for number, of in left.items() if number not in frozenset(numbers)
+        )
+
+    def believed(self, oid: int) -> None:
+        """Rows of a table take their numbers from its state."""
+        if oid not in self._used:
+            self._used.add(oid)
+            self.is_changed = True
+
+    def forget(self, oid: int) -> None:
+        """The state of a table is not true, or nothing says that it is."""
+        for look in self._looks:
+            look.columns.pop(oid, None)
+        if self._columns.pop(oid, None) is not None:
+            self.is_changed = True
+
+    def _take(self, record: Json) -> None:
+        objects = record.get("objects") or [record]
+        dropped = record.get("dropped") or ()
+        is_cut = record.get("error") is not None or record.get("is_cut") is True
+        is_cut = is_cut or (record.get("object_count") or 0) > len(objects)
+        if is_cut or (record.get("dropped_count") or 0) > len(dropped):
+            self._forget_all()
+        states: dict[int, Columns | None] = {}
+        for of in dropped:
+            if of.get("object_type") in _TABLES and of.get("oid"):
+                states[int(of["oid"])] = None
+        for of in objects:
+            below = of.get("descendants") or ()
+            if len(below) > _MOST_DESCENDANTS:
+                self._forget_all()
+            for table in (of, *below):
+                if not table.get("oid") or (table is of and of.get("object_type") not in _TABLES):
+                    continue
+                columns = table.get("columns")
+                states[int(table["oid"])] = None if columns is None else _columns(columns)
+        for oid, columns in states.items():
+            self._become(oid, columns)
+
+    def _become(self, oid: int, columns: Columns | None) -> None:
+        before = self._columns.get(oid)
+        self.forget(oid)
+        if columns is None or not self._is_recording or oid in self._doubtful:
+            return
+        if before is not None and not _may_follow(before, columns):
+            self._doubtful.add(oid)
+            return
+        if len(self._columns) >= _MOST_TABLES:
+            self._forget_all()
+        self._columns[oid] = columns
+        self.is_changed = True
+
+    def _forget_all(self) -> None:
+        self.is_changed = self.is_changed or bool(self._columns)
+        self._columns.clear()
+        self._looks.clear()
+        self._is_recording = False  # the next look begins anew
+
+    # ---- the catalogue ---------------------------------------------------------------
+
+    def looked(self, tables: Mapping[int, Columns], until_lsn: int, *, is_recording: bool) -> None:
+        """Take what a look at the catalogue saw.
+
+        Args:
+            tables: columns that are sent, by OID, of tables that may have changed since the look before.
+            until_lsn: position of the server after the look.
+            is_recording: the triggers are as they should be.
+        """
+        if not is_recording:
+            self._forget_all()
+        elif tables:
+            self._looks.append(_Look(until_lsn, dict(tables)))
+        self._is_recording = is_recording
+
+    @property
+    def is_recording(self) -> bool:
+        """Whether the look before found the triggers as they should be."""
+        return self._is_recording
+
+    def due(self, lsn: int) -> set[int]:
+        """OIDs of the tables that `passed` compares."""
+        over = (look.columns for look in self._looks if look.until_lsn <= lsn)
+        return {oid for columns in over for oid in columns if oid in self._columns}
+
+    def passed(self, lsn: int, now: Mapping[int, Columns]) -> list[int]:
+        """Compare states with looks whose position the stream has passed.
+
+        Args:
+            lsn: everything up to here has come.
+            now: columns by OID, as the newest look saw them.
+
+        Returns:
+            OIDs of the tables that are contradicted; their states are forgotten.
+        """
+        over = [look for look in self._looks if look.until_lsn <= lsn]
+        self._looks = [look for look in self._looks if look.until_lsn > lsn]
+        found: list[int] = []
+        for oid, seen in ((oid, of) for look in over for oid, of in look.columns.items()):
+            held = self._columns.get(oid)
+            if held is None:
+                self._columns[oid] = seen
+                self._doubtful.discard(oid)
+                self.is_changed = True
+            elif not any(_has(held, of) for of in (seen, now.get(oid, seen))):
+                self.forget(oid)
+                self._doubtful.add(oid)
+                found += [oid] if oid in self._used else []
+                self._used.discard(oid)
+        return found
+
+
+def _columns(records: Iterable[Json]) -> Columns:
+    """Read the columns of a message, by number."""
+    found = [
+        StateColumn(
+            int(of["attribute_number"]),
+            str(of["name"]),
+            int(of["type_oid"]),
+            int(of["type_modifier"]),
+            of.get("generated") is not None,
+        )
+        for of in records
+    ]
+    if len(found) > _MOST_COLUMNS:
+        raise ValueError("more columns than a table can have")
+    return tuple(sorted(found))
+
+
+def _may_follow(before: Columns, after: Columns) -> bool:
+    """Whether one command may have made a state of another: new numbers are above all others."""
+    numbers = {column.number for column in before}
+    highest = max(numbers, default=0)
+    return all(column.number in numbers or column.number > highest for column in after)
+
+
+def _has(held: Columns, seen: Columns) -> bool:
+    """Whether a state has the columns that a look saw; it may have some that are not sent."""
+    by_number = {column.number: column.on_wire for column in held}
+    return all(by_number.get(column.number) == column.on_wire for column in seen)

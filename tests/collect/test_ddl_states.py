@@ -1,0 +1,192 @@
+"""Columns as DDL in the stream tells them: what is believed, and what is not."""
+
+import json
+from typing import Any
+
+import pytest
+from collect.test_tables import Schemas, Server, numbers, tables_of
+
+from gaussdecode.collect.ddl_states import DdlStates, StateColumn
+from gaussdecode.model.columns import GONE, NO_CATALOG, WireColumn
+
+OID = 7  # of the table of `Server`
+
+
+def columns(**numbers_by_name: int) -> list[dict[str, Any]]:  # Any: JSON
+    """Columns of a message, of one type."""
+    return [
+        {"attribute_number": number, "name": name, "type_oid": 20, "type_modifier": -1}
+        for name, number in numbers_by_name.items()
+    ]
+
+
+def message(found: list[dict[str, Any]] | None = None, **more: Any) -> bytes:  # Any: JSON
+    """ALTER TABLE of the table."""
+    of = {"version": 1, "object_type": "table", "oid": OID, "object_count": 1, "columns": found}
+    return json.dumps(of | more).encode()
+
+
+def state(**numbers_by_name: int) -> tuple[StateColumn, ...]:
+    """As a look sees it."""
+    return tuple(StateColumn(number, name, 20, -1) for name, number in numbers_by_name.items())
+
+
+def wire(*names: str) -> list[WireColumn]:
+    """As the stream describes it."""
+    return [WireColumn(name, 20, -1) for name in names]
+
+
+@pytest.fixture
+def states() -> DdlStates:
+    """The table as (id, v), which a look saw that the stream has passed."""
+    made = DdlStates()
+    made.looked({OID: state(id=1, v=2)}, 50, is_recording=True)
+    assert made.passed(49, {}) == []
+    assert made.numbers(OID, wire("id", "v")) is None, "the stream was not there yet"
+    assert made.passed(50, {}) == []
+    return made
+
+
+def test_the_last_command_counts(states: DdlStates) -> None:
+    """By name and type, and for what is described alone."""
+    assert states.numbers(OID, wire("id", "v")) == (1, 2)
+    states.take(message(columns(id=1)))
+    assert states.numbers(OID, wire("id", "v")) is None
+    states.take(message(columns(id=1, v=3, w=4)))
+    assert states.numbers(OID, wire("id", "v")) == (1, 3)
+    assert not states.is_whole(OID, (1, 3))
+    assert states.is_whole(OID, (1, 3, 4))
+    assert states.numbers(OID, wire("v", "id")) is None
+    assert states.numbers(OID, [WireColumn("id", 20, -1), WireColumn("v", 23, -1)]) is None
+    states.take(message(None, dropped=[{"object_type": "table", "oid": OID}], dropped_count=1))
+    assert states.numbers(OID, wire("id", "v")) is None
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        message(columns(id=1, v=5), error="22021"),
+        message(is_cut=True),
+        message(columns(id=1, v=2), object_count=2),
+        message(None, dropped=[], dropped_count=1),
+        message([{"name": "id"}]),
+        message(columns(id=1), descendants=[{"oid": 8}] * 1001),
+        message(columns(id=1, **{f"c{n}": n for n in range(2, 1700)})),
+        b'{"version": 1, "objects": 3}',
+        b"{",
+    ],
+)  # fmt: skip
+def test_a_command_that_may_be_of_any_table(states: DdlStates, content: bytes) -> None:
+    """Nothing is believed until the next look."""
+    states.take(content)
+    assert states.numbers(OID, wire("id", "v")) is None
+    assert not states.is_recording
+    states.looked({OID: state(id=1, v=2)}, 60, is_recording=True)
+    assert states.passed(60, {}) == []
+    assert states.numbers(OID, wire("id", "v")) == (1, 2)
+
+
+def test_partitions_follow_their_table(states: DdlStates) -> None:
+    """Their columns come with its; of those beyond the first hundred nothing is known any more."""
+    states.looked({8: state(v=1), 9: state(v=1)}, 50, is_recording=True)
+    assert states.passed(50, {}) == []
+    below = [{"oid": 8, "columns": columns(v=2)}, {"oid": 9, "columns": None}]
+    states.take(message(columns(id=1), descendants=below))
+    assert (states.numbers(8, wire("v")), states.numbers(9, wire("v"))) == ((2,), None)
+
+
+def test_a_number_that_comes_back_is_forged(states: DdlStates) -> None:
+    """After it no message of the table is believed, until a look."""
+    states.take(message(columns(id=1, v=3)))
+    states.take(message(columns(id=1, v=2)))
+    states.take(message(columns(id=1, v=2)))
+    assert states.numbers(OID, wire("id", "v")) is None
+    states.looked({OID: state(id=1, v=3)}, 60, is_recording=True)
+    assert states.passed(60, {}) == []
+    assert states.numbers(OID, wire("id", "v")) == (1, 3)
+
+
+def test_a_look_contradicts(states: DdlStates) -> None:
+    """A table whose rows took numbers is told of; DDL that came since the look explains it."""
+    states.take(message(columns(id=1, v=3)))
+    states.looked({OID: state(id=1, v=4)}, 60, is_recording=True)
+    assert states.passed(60, {OID: state(id=1, v=3)}) == [], "seen meanwhile"
+    states.looked({OID: state(id=1, v=4)}, 70, is_recording=True)
+    states.take(message(columns(id=1, v=5)))
+    assert states.passed(70, {}) == []
+    assert states.numbers(OID, wire("id", "v")) == (1, 5)
+    states.believed(OID)
+    states.looked({OID: state(id=1, v=6)}, 80, is_recording=True)
+    assert states.passed(80, {}) == [OID]
+    assert states.numbers(OID, wire("id", "v")) is None
+
+
+def test_without_triggers_nothing_is_known(states: DdlStates) -> None:
+    """What the stream may not have shown is not believed."""
+    states.looked({}, 60, is_recording=False)
+    states.take(message(columns(id=1, v=2)))
+    assert states.numbers(OID, wire("id", "v")) is None
+
+
+def test_another_process_goes_on_where_the_landing_ends(states: DdlStates) -> None:
+    """A record may be newer than the entry that it was written for."""
+    first = states.to_record(50)
+    states.take(message(columns(id=1, v=3)))
+    record = json.loads(json.dumps(states.to_record(60)))
+    assert DdlStates(record, 60).numbers(OID, wire("id", "v")) == (1, 3)
+    assert DdlStates(record, 59).numbers(OID, wire("id", "v")) == (1, 2)
+    assert DdlStates(record, 49).numbers(OID, wire("id", "v")) is None
+    assert len(first["generations"]) == 1
+
+
+# ---- with the catalogue ----------------------------------------------------------------------
+
+
+def test_a_column_made_anew_while_nobody_read() -> None:
+    """The catalogue leaves two ways, and DDL before the rows says which."""
+    server, schemas = Server("id", "v"), Schemas()
+    tables = tables_of(server, schemas)
+    tables.ddl.looked({OID: state(id=1, v=2)}, 50, is_recording=True)
+    tables.ddl.passed(50, {})
+    before, between = server.sent(), message(columns(id=1))
+    server.drop("v")
+    server.add("v")
+    tables.find(before)
+    assert numbers(schemas) == [1, 2]
+    tables.ddl.take(between)
+    tables.ddl.take(message(columns(id=1, v=3)))
+    tables.find(server.sent())
+    assert numbers(schemas) == [1, 3]
+    assert schemas.records[-1]["unknown"] is None
+
+
+@pytest.mark.parametrize("gone", [GONE, NO_CATALOG])
+def test_a_table_that_is_gone(gone: str) -> None:
+    """DDL alone tells its columns; not where some of them were not sent."""
+    server, schemas = Server("id", "v"), Schemas()
+    tables = tables_of(server, schemas)
+    tables.ddl.looked({}, 50, is_recording=True)
+    described = server.sent()
+    server.is_gone, server.is_reachable = gone == GONE, gone != NO_CATALOG
+    tables.ddl.take(message(columns(id=1, v=3, more=4)))
+    tables.find(described)
+    assert numbers(schemas) == [None, None]
+    tables.ddl.take(message(columns(id=1, v=3)))
+    tables.find(described)
+    assert numbers(schemas) == [1, 3]
+
+
+def test_the_catalogue_disproves_a_forged_message() -> None:
+    """What it proves stands, and the message is forgotten; so is a way that it does not leave."""
+    server, schemas = Server("id", "v"), Schemas()
+    tables = tables_of(server, schemas)
+    tables.ddl.looked({}, 50, is_recording=True)
+    tables.ddl.take(message(columns(id=1, v=9)))
+    tables.find(server.sent())
+    assert numbers(schemas) == [1, 2]
+    assert tables.ddl.numbers(OID, wire("id", "v")) is None
+    server.drop("v")
+    server.add("v")
+    tables.ddl.take(message(columns(id=1, v=4)))
+    tables.find(server.sent())
+    assert numbers(schemas) == [1, None]
