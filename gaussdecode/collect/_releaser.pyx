@@ -255,7 +255,7 @@ cdef class Releaser:
             self.ddl.note_lsns(1, event.x, NULL)
             self.ddl.row_count += 1
             with gil:
-                self.tables.ddl_came((<const char *>nul + 1)[:size])
+                self.tables.ddl_came((<const char *>nul + 1)[:size], stamp.lsn, seq)
         else:
             column_append_value(&self.messages.columns[0], row, &transactional, 1, False)
             column_append_value(&self.messages.columns[1], row, prefix, prefix_size, False)

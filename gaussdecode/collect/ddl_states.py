@@ -26,6 +26,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from gaussdecode.model.columns import WireColumn
+from gaussdecode.model.landing import Position
 
 _VERSION: Final = 1
 _MOST_BYTES: Final = 32 << 20  # above what the triggers write (16 MiB); more is somebody else's
@@ -92,6 +93,7 @@ class DdlStates:
         }
         self._used = set[int](newest["used"])  # OIDs whose rows took numbers from a state
         self._doubtful = set[int]()  # OIDs of tables of which an untrue message has come
+        self._commands: dict[int, Position] = {}
         self._looks: list[_Look] = []
         self._is_recording = bool(self._columns)
         self.is_changed = False
@@ -106,14 +108,19 @@ class DdlStates:
 
     # ---- the stream ------------------------------------------------------------------
 
-    def take(self, content: bytes) -> None:
-        """Take a DDL message, in the order of the stream; one of another form is left alone."""
+    def take(self, content: bytes, at: Position) -> None:
+        """Take a DDL message, in the order of the stream; one of another form is left alone.
+
+        Args:
+            content: of the message.
+            at: its place in the stream.
+        """
         if len(content) > _MOST_BYTES:
             return
         try:
             record = json.loads(content)
             if isinstance(record, dict) and record.get("version") == _VERSION:
-                self._take(record)
+                self._take(record, at)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             self._forget_all()  # of no form that is known: it may have changed any table
 
@@ -126,6 +133,11 @@ class DdlStates:
         found = [by_column.get(column) for column in wire]
         numbers = tuple(column.number for column in found if column is not None)
         return numbers if len(numbers) == len(wire) and sorted(numbers) == [*numbers] else None
+
+    def take_commands(self) -> dict[int, Position]:
+        """Where the first command on each table since the call before stands, by OID."""
+        taken, self._commands = self._commands, {}
+        return taken
 
     def is_whole(self, oid: int, numbers: Iterable[int]) -> bool:
         """Whether numbers are all of a table's, but for generated columns."""
@@ -147,7 +159,7 @@ class DdlStates:
         if self._columns.pop(oid, None) is not None:
             self.is_changed = True
 
-    def _take(self, record: Json) -> None:
+    def _take(self, record: Json, at: Position) -> None:
         objects = record.get("objects") or [record]
         dropped = record.get("dropped") or ()
         is_cut = record.get("error") is not None or record.get("is_cut") is True
@@ -169,6 +181,8 @@ class DdlStates:
                 states[int(table["oid"])] = None if columns is None else _columns(columns)
         for oid, columns in states.items():
             self._become(oid, columns)
+            if len(self._commands) < _MOST_TABLES:
+                self._commands.setdefault(oid, at)
 
     def _become(self, oid: int, columns: Columns | None) -> None:
         before = self._columns.get(oid)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 from gaussdecode.collect._columns import Accumulator
 from gaussdecode.collect.tables import Landed, Packed, Tables
+from gaussdecode.model.landing import Position
 from gaussdecode.model.relation import Relation, ReplicaIdentity
 
 LandsFrom = Callable[[str], int]
@@ -83,9 +84,9 @@ class TableRegistry:
         """Directory and schema for rows of a prepared transaction, by the description kept with it."""
         return self._table_of(Relation.from_record(json.loads(definition)), definition)
 
-    def ddl_came(self, content: bytes) -> None:
+    def ddl_came(self, content: bytes, lsn: int, seq: int) -> None:
         """Learn what became of the columns of tables."""
-        self._tables.ddl.take(content)
+        self._tables.ddl.take(content, Position(lsn, seq))
 
     def keyless(self, accumulator: Accumulator[Landed]) -> Accumulator[Landed]:
         """Directory and schema for rows of a table whose key the stream does not send, though it has one."""

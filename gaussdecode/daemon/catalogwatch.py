@@ -12,7 +12,7 @@ differences.
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 from gaussdecode.collect.ddl_states import Columns, DdlStates, StateColumn
@@ -35,6 +35,7 @@ from gaussdecode.daemon.fingerprints import (
 from gaussdecode.land.names import table_directory
 from gaussdecode.land.snapshots import UNKNOWN_BEFORE, SnapshotStore
 from gaussdecode.model.fingerprint import Tables, TableState
+from gaussdecode.model.landing import Position
 from gaussdecode.model.title import split_title
 from gaussdecode.source.postgresql.connection import Connection
 from gaussdecode.source.postgresql.ddl import is_recording
@@ -219,7 +220,7 @@ class CatalogWatch:
     # ---- one look --------------------------------------------------------------------
 
     def _look(self, lsn: int, emptied: frozenset[str], *, is_whole: bool) -> list[Json]:
-        was_recording = self.ddl.is_recording
+        was_recording, titles = self.ddl.is_recording, self._known.titles
         look, members, records = self._catalog.ask(
             lambda session: self._ask(session, is_whole), _SECONDS
         )
@@ -244,7 +245,9 @@ class CatalogWatch:
         columns = {oid: _columns(tables[oid]) for oid in tables} if records else {}
         self.ddl.looked(columns, look.wal_lsn, is_recording=records)
         if changes:
-            found.append(suspect(changes, self._lsn, look.wal_lsn))
+            found.append(suspect(changes, self._lsn, look.wal_lsn, self._since(titles)))
+        else:
+            self.ddl.take_commands()
         if not found:
             self.recorded()
         return found
@@ -344,6 +347,16 @@ class CatalogWatch:
         there = {oid: now for oid, now in over.items() if oid in self._known.tables}
         self._known = self._known.with_tables(there)
         return changes
+
+    def _since(self, before: Mapping[int, str]) -> dict[str, Position]:
+        """Where the first DDL command on each table since the look before stands, by its titles."""
+        commands = self.ddl.take_commands()
+        return {
+            titles[oid]: at
+            for titles in (before, self._known.titles)
+            for oid, at in sorted(commands.items(), key=lambda item: item[1], reverse=True)
+            if oid in titles
+        }
 
     def _contradicted(self, lsn: int) -> dict[str, Change]:
         """Rows took the numbers of their columns from DDL that the catalogue has not."""

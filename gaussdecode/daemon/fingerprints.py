@@ -10,6 +10,7 @@ stream has passed the position of the reading; until then the old file is rememb
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
+from types import MappingProxyType
 from typing import Any, Final, Self
 
 from gaussdecode.land.names import table_directory
@@ -26,6 +27,7 @@ from gaussdecode.model.fingerprint import (
     types_of,
     why_replaced,
 )
+from gaussdecode.model.landing import Position
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.title import split_title
 from gaussdecode.source.postgresql.fingerprints import Look
@@ -327,13 +329,19 @@ def judge_unsure(
     return {title: Change((_REPLACED,)) for title in titles if not is_emptied(title)}
 
 
-def suspect(changes: Mapping[str, Change], from_lsn: int, until_lsn: int) -> Json:
+def suspect(
+    changes: Mapping[str, Change],
+    from_lsn: int,
+    until_lsn: int,
+    since: Mapping[str, Position] = MappingProxyType({}),
+) -> Json:
     """Make the text of a suspect entry.
 
     Args:
         changes: changes by title; at least one.
         from_lsn: everything up to here landed before.
         until_lsn: position of the server after the change was noticed.
+        since: by title, where the first DDL command on the table stands that may have done it.
     """
     told = [f"{title}: {', '.join(change.texts)}" for title, change in sorted(changes.items())]
     directories = {title: table_directory(*split_title(title)) for title in changes}
@@ -349,6 +357,7 @@ def suspect(changes: Mapping[str, Change], from_lsn: int, until_lsn: int) -> Jso
                 "text": ", ".join(change.texts),
                 "oid": change.oid,
                 "comes_whole": change.comes_whole,
+                **({"since": [at.lsn, at.seq]} if (at := since.get(title)) else {}),
             }
             for title, change in changes.items()
         },

@@ -53,6 +53,7 @@ from gaussdecode.ipc.ring import Ring
 from gaussdecode.model import account
 from gaussdecode.model.account import Counts, add
 from gaussdecode.model.histogram import BOUNDS
+from gaussdecode.model.landing import Position
 from gaussdecode.model.relation import Relation, ReplicaIdentity
 
 TABLES = {1: relation(1, "a"), 2: relation(2, "b"), 3: relation(3, "c", filtered=True)}
@@ -170,8 +171,8 @@ class Sink:
             self.assembler.keep(file)
         assert self.assembler.unkept() == []
 
-    def ddl_came(self, content: bytes) -> None:
-        self.tables.ddl.take(content)
+    def ddl_came(self, content: bytes, lsn: int, seq: int) -> None:
+        self.tables.ddl.take(content, Position(lsn, seq))
 
     def keyless(self, accumulator: Accumulator[Landed]) -> Accumulator[Landed]:
         relation = accumulator.table.relation
@@ -681,8 +682,8 @@ def test_rows_behind_ddl_go_by_it(tmp_path: Path) -> None:
     told: list[str] = []
 
     class Ddl(DdlStates):
-        def take(self, content: bytes) -> None:
-            told.append(content.decode())
+        def take(self, content: bytes, at: Position) -> None:
+            told.append(f"{content.decode()} {at.lsn} {at.seq}")
 
         def numbers(self, oid: int, _wire: object) -> None:
             told.append(f"rows of {oid}")
@@ -701,7 +702,7 @@ def test_rows_behind_ddl_go_by_it(tmp_path: Path) -> None:
             ],
         )
     )  # fmt: skip
-    assert told == ["{}", "{}", f"rows of {TABLES[2].oid}"]
+    assert told == ["{} 100 0", "{} 200 0", f"rows of {TABLES[2].oid}"]
 
 
 def test_message_at_the_durable_position_is_new(tmp_path: Any) -> None:  # Any: Path

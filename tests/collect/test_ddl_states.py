@@ -8,8 +8,10 @@ from collect.test_tables import Schemas, Server, numbers, tables_of
 
 from gaussdecode.collect.ddl_states import DdlStates, StateColumn
 from gaussdecode.model.columns import GONE, NO_CATALOG, WireColumn
+from gaussdecode.model.landing import Position
 
 OID = 7  # of the table of `Server`
+_AT = Position(60, 0)
 
 
 def columns(**numbers_by_name: int) -> list[dict[str, Any]]:  # Any: JSON
@@ -36,6 +38,11 @@ def wire(*names: str) -> list[WireColumn]:
     return [WireColumn(name, 20, -1) for name in names]
 
 
+def take(states: DdlStates, content: bytes, at: Position = _AT) -> None:
+    """As the stream brings it."""
+    states.take(content, at)
+
+
 @pytest.fixture
 def states() -> DdlStates:
     """The table as (id, v), which a look saw that the stream has passed."""
@@ -50,15 +57,15 @@ def states() -> DdlStates:
 def test_the_last_command_counts(states: DdlStates) -> None:
     """By name and type, and for what is described alone."""
     assert states.numbers(OID, wire("id", "v")) == (1, 2)
-    states.take(message(columns(id=1)))
+    take(states, message(columns(id=1)))
     assert states.numbers(OID, wire("id", "v")) is None
-    states.take(message(columns(id=1, v=3, w=4)))
+    take(states, message(columns(id=1, v=3, w=4)))
     assert states.numbers(OID, wire("id", "v")) == (1, 3)
     assert not states.is_whole(OID, (1, 3))
     assert states.is_whole(OID, (1, 3, 4))
     assert states.numbers(OID, wire("v", "id")) is None
     assert states.numbers(OID, [WireColumn("id", 20, -1), WireColumn("v", 23, -1)]) is None
-    states.take(message(None, dropped=[{"object_type": "table", "oid": OID}], dropped_count=1))
+    take(states, message(None, dropped=[{"object_type": "table", "oid": OID}], dropped_count=1))
     assert states.numbers(OID, wire("id", "v")) is None
 
 
@@ -78,7 +85,7 @@ def test_the_last_command_counts(states: DdlStates) -> None:
 )  # fmt: skip
 def test_a_command_that_may_be_of_any_table(states: DdlStates, content: bytes) -> None:
     """Nothing is believed until the next look."""
-    states.take(content)
+    take(states, content)
     assert states.numbers(OID, wire("id", "v")) is None
     assert not states.is_recording
     states.looked({OID: state(id=1, v=2)}, 60, is_recording=True)
@@ -91,15 +98,15 @@ def test_partitions_follow_their_table(states: DdlStates) -> None:
     states.looked({8: state(v=1), 9: state(v=1)}, 50, is_recording=True)
     assert states.passed(50, {}) == []
     below = [{"oid": 8, "columns": columns(v=2)}, {"oid": 9, "columns": None}]
-    states.take(message(columns(id=1), descendants=below))
+    take(states, message(columns(id=1), descendants=below))
     assert (states.numbers(8, wire("v")), states.numbers(9, wire("v"))) == ((2,), None)
 
 
 def test_a_number_that_comes_back_is_forged(states: DdlStates) -> None:
     """After it no message of the table is believed, until a look."""
-    states.take(message(columns(id=1, v=3)))
-    states.take(message(columns(id=1, v=2)))
-    states.take(message(columns(id=1, v=2)))
+    take(states, message(columns(id=1, v=3)))
+    take(states, message(columns(id=1, v=2)))
+    take(states, message(columns(id=1, v=2)))
     assert states.numbers(OID, wire("id", "v")) is None
     states.looked({OID: state(id=1, v=3)}, 60, is_recording=True)
     assert states.passed(60, {}) == []
@@ -108,11 +115,11 @@ def test_a_number_that_comes_back_is_forged(states: DdlStates) -> None:
 
 def test_a_look_contradicts(states: DdlStates) -> None:
     """A table whose rows took numbers is told of; DDL that came since the look explains it."""
-    states.take(message(columns(id=1, v=3)))
+    take(states, message(columns(id=1, v=3)))
     states.looked({OID: state(id=1, v=4)}, 60, is_recording=True)
     assert states.passed(60, {OID: state(id=1, v=3)}) == [], "seen meanwhile"
     states.looked({OID: state(id=1, v=4)}, 70, is_recording=True)
-    states.take(message(columns(id=1, v=5)))
+    take(states, message(columns(id=1, v=5)))
     assert states.passed(70, {}) == []
     assert states.numbers(OID, wire("id", "v")) == (1, 5)
     states.believed(OID)
@@ -124,19 +131,28 @@ def test_a_look_contradicts(states: DdlStates) -> None:
 def test_without_triggers_nothing_is_known(states: DdlStates) -> None:
     """What the stream may not have shown is not believed."""
     states.looked({}, 60, is_recording=False)
-    states.take(message(columns(id=1, v=2)))
+    take(states, message(columns(id=1, v=2)))
     assert states.numbers(OID, wire("id", "v")) is None
 
 
 def test_another_process_goes_on_where_the_landing_ends(states: DdlStates) -> None:
     """A record may be newer than the entry that it was written for."""
     first = states.to_record(50)
-    states.take(message(columns(id=1, v=3)))
+    take(states, message(columns(id=1, v=3)))
     record = json.loads(json.dumps(states.to_record(60)))
     assert DdlStates(record, 60).numbers(OID, wire("id", "v")) == (1, 3)
     assert DdlStates(record, 59).numbers(OID, wire("id", "v")) == (1, 2)
     assert DdlStates(record, 49).numbers(OID, wire("id", "v")) is None
     assert len(first["generations"]) == 1
+
+
+def test_the_first_command_on_each_table_has_its_place(states: DdlStates) -> None:
+    """Whether it says columns or not, and once."""
+    take(states, message(columns(id=1)), Position(60, 3))
+    take(states, message(columns(id=1, v=3)), Position(61, 0))
+    take(states, message(None, oid=8), Position(62, 0))
+    assert states.take_commands() == {OID: Position(60, 3), 8: Position(62, 0)}
+    assert states.take_commands() == {}
 
 
 # ---- with the catalogue ----------------------------------------------------------------------
@@ -153,8 +169,8 @@ def test_a_column_made_anew_while_nobody_read() -> None:
     server.add("v")
     tables.find(before)
     assert numbers(schemas) == [1, 2]
-    tables.ddl.take(between)
-    tables.ddl.take(message(columns(id=1, v=3)))
+    take(tables.ddl, between)
+    take(tables.ddl, message(columns(id=1, v=3)))
     tables.find(server.sent())
     assert numbers(schemas) == [1, 3]
     assert schemas.records[-1]["unknown"] is None
@@ -168,10 +184,10 @@ def test_a_table_that_is_gone(gone: str) -> None:
     tables.ddl.looked({}, 50, is_recording=True)
     described = server.sent()
     server.is_gone, server.is_reachable = gone == GONE, gone != NO_CATALOG
-    tables.ddl.take(message(columns(id=1, v=3, more=4)))
+    take(tables.ddl, message(columns(id=1, v=3, more=4)))
     tables.find(described)
     assert numbers(schemas) == [None, None]
-    tables.ddl.take(message(columns(id=1, v=3)))
+    take(tables.ddl, message(columns(id=1, v=3)))
     tables.find(described)
     assert numbers(schemas) == [1, 3]
 
@@ -181,12 +197,12 @@ def test_the_catalogue_disproves_a_forged_message() -> None:
     server, schemas = Server("id", "v"), Schemas()
     tables = tables_of(server, schemas)
     tables.ddl.looked({}, 50, is_recording=True)
-    tables.ddl.take(message(columns(id=1, v=9)))
+    take(tables.ddl, message(columns(id=1, v=9)))
     tables.find(server.sent())
     assert numbers(schemas) == [1, 2]
     assert tables.ddl.numbers(OID, wire("id", "v")) is None
     server.drop("v")
     server.add("v")
-    tables.ddl.take(message(columns(id=1, v=4)))
+    take(tables.ddl, message(columns(id=1, v=4)))
     tables.find(server.sent())
     assert numbers(schemas) == [1, None]

@@ -1,5 +1,6 @@
 """The watch of a real server's catalogue: what is said, when, and what is remembered over a death."""
 
+import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,9 +14,12 @@ from gaussdecode.land.disk import Disk
 from gaussdecode.land.files import Files
 from gaussdecode.land.snapshots import SnapshotStore
 from gaussdecode.land.space import SpaceWait
+from gaussdecode.model.columns import WireColumn
+from gaussdecode.model.landing import Position
 from gaussdecode.model.relation import Relation, ReplicaIdentity
 from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.postgresql.connection import Connection, connect
+from gaussdecode.source.postgresql.ddl import install_sql
 
 pytestmark = pytest.mark.integration
 
@@ -336,3 +340,27 @@ def test_a_partition_that_came_and_was_emptied_before_it_was_seen(place: Place) 
         place.database.execute(statement)
     (said,) = place.check()
     assert said.startswith("public.n: its file was replaced")
+
+
+def test_recorded_ddl_gives_the_place(place: Place) -> None:
+    """A change says since where, once its command has come; columns that are not true are told of."""
+    place.landed.add("public.a")
+    place.database.execute(install_sql())
+    ((oid,),) = place.database.execute("SELECT 'a'::regclass::oid::int8")
+    assert place.check() == []
+    assert place.check() == []
+    wire = [WireColumn("id", 23, -1), WireColumn("t", 25, -1)]
+    assert place.watch.ddl.numbers(oid, wire) == (1, 2)
+    place.database.execute("ALTER TABLE a ALTER t TYPE varchar(3)")
+    command = {"version": 1, "object_type": "table", "oid": oid, "object_count": 1}
+    place.watch.ddl.take(json.dumps(command).encode(), Position(7, 2))
+    (extra,) = place.watch.check(place.database.wal_end(), (), place.descriptions)
+    assert extra["changes"]["public.a"]["since"] == [7, 2]
+    place.watch.recorded()
+    forged = [{"attribute_number": 1, "name": "id", "type_oid": 23, "type_modifier": -1}]
+    place.watch.ddl.take(json.dumps(command | {"columns": forged}).encode(), Position(9, 0))
+    place.watch.ddl.believed(oid)
+    place.database.execute("ALTER TABLE a ADD c int")
+    found = [*place.check(), *place.check()]
+    assert len(found) == 1
+    assert "forged" in found[0]
