@@ -118,7 +118,7 @@ BEGIN
                     THEN replace(substr(i.name, 2, length(i.name) - 2), '""', '"') ELSE i.name END),
                 'columns', CASE WHEN e.n <= max_tables AND c.relkind IN ('r', 'p', 'f') THEN coalesce(%COLUMNS%, '[]') END,
                 -- Tables whose columns change with these: children, partitions, tables OF a type.
-                'descendants', (
+                'descendants', CASE WHEN tg_tag LIKE 'ALTER%' THEN (
                     WITH RECURSIVE below AS (
                         SELECT i.inhrelid AS oid FROM pg_inherits i WHERE i.inhparent = c.oid
                         UNION SELECT o.oid FROM pg_class o
@@ -127,7 +127,7 @@ BEGIN
                     numbered AS (SELECT b.oid, row_number() OVER (ORDER BY b.oid) AS n FROM below b)
                     SELECT jsonb_agg(jsonb_build_object('oid', c.oid::int8, 'columns',
                         CASE WHEN c.n <= max_tables THEN %COLUMNS% END) ORDER BY c.n)
-                    FROM numbered c WHERE e.n <= max_tables AND c.n <= max_objects + 1)
+                    FROM numbered c WHERE e.n <= max_tables AND c.n <= max_objects + 1) END
             ) AS object
             FROM (
                 SELECT f.classid, f.objid, f.objsubid, f.command_tag, f.object_type, f.schema_name,
