@@ -1,0 +1,46 @@
+"""Names as the server's quote_identifier prints them."""
+
+import re
+from typing import Final
+
+from gaussdecode.model.sqlnames import quoted_name
+
+_PLAIN: Final = re.compile(r"[a-z_][a-z0-9_]*")
+
+POSTGRESQL: Final = frozenset(
+    """
+    all analyse analyze and any array as asc asymmetric authorization between bigint binary
+    bit boolean both case cast char character check coalesce collate collation column
+    concurrently constraint create cross current_catalog current_date current_role
+    current_schema current_time current_timestamp current_user dec decimal default
+    deferrable desc distinct do else end except exists extract false fetch float for foreign
+    freeze from full grant greatest group grouping having ilike in initially inner inout int
+    integer intersect interval into is isnull join json json_array json_arrayagg json_exists
+    json_object json_objectagg json_query json_scalar json_serialize json_table json_value
+    lateral leading least left like limit localtime localtimestamp merge_action national
+    natural nchar none normalize not notnull null nullif numeric offset on only or order out
+    outer overlaps overlay placing position precision primary real references returning
+    right row select session_user setof similar smallint some substring symmetric
+    system_user table tablesample then time timestamp to trailing treat trim true union
+    unique user using values varchar variadic verbose when where window with xmlattributes
+    xmlconcat xmlelement xmlexists xmlforest xmlnamespaces xmlparse xmlpi xmlroot
+    xmlserialize xmltable
+    """.split()
+)
+"""Keywords of PostgreSQL 17 and 18 that are not unreserved. Older versions lack some of JSON and
+``merge_action`` and ``system_user``, and leave columns of these names unquoted."""
+
+
+def quote_identifier(name: str, keywords: frozenset[str] = POSTGRESQL) -> str:
+    """Quote a name where the server would.
+
+    Args:
+        name: true name.
+        keywords: of the server, that are not unreserved.
+    """
+    return name if _PLAIN.fullmatch(name) and name not in keywords else quoted_name(name)
+
+
+def quote_qualified(schema: str, name: str, keywords: frozenset[str] = POSTGRESQL) -> str:
+    """Quote both parts of a table's name where the server would."""
+    return f"{quote_identifier(schema, keywords)}.{quote_identifier(name, keywords)}"

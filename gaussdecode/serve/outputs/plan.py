@@ -1,0 +1,186 @@
+"""What a plug-in writes for a table, prepared once, and the arrays of a block's rows."""
+
+import dataclasses
+import re
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from gaussdecode.model.types import is_headless_hex, type_oid
+from gaussdecode.serve.block import Block, Messages, ServedColumn, TableRows, TableSchema
+from gaussdecode.serve.outputs._rows import BoundTable, Writer
+
+QUOTED, BARE, BIT, BOOL = range(4)
+"""How a value is quoted in SQL: `Literal` of ``_rows.pxd``."""
+_PLAIN, _HEADLESS, _SHORTEST32, _SHORTEST64 = range(4)
+_OLD: Final = "old."
+_LITERALS: Final = {
+    **dict.fromkeys((20, 21, 23, 26, 700, 701, 1700), BARE),
+    **dict.fromkeys((1560, 1562), BIT),
+    16: BOOL,
+}
+_INT1: Final = 5545
+_USERS_ARRAY: Final = re.compile(
+    r"""(?P<schema>(?:"(?:[^"]|"")*"|[^."]+)\.)?(?P<quote>"?)_(?P<name>.+)"""
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ColumnPlan:
+    """One column.
+
+    Attributes:
+        name: true name, for errors.
+        landed: name in the files.
+        raw_key: key of its text in ``gd_raw``; empty where none can be there.
+        prefix: bytes before its value.
+        literal: how its value is quoted.
+        form: how its array prints, where the array does not tell.
+        is_gauss: numbers are printed as GaussDB does.
+    """
+
+    name: str
+    landed: bytes
+    raw_key: bytes
+    prefix: bytes
+    literal: int
+    form: int
+    is_gauss: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TablePlan:
+    """One table under one schema.
+
+    Attributes:
+        schema: its columns and names.
+        is_wanted: its rows are written.
+        oid: of the table; 0 where it is not known.
+        heads: bytes before the columns of an insert, an update, a delete; name in a truncate; bytes
+            before an old row, and before a new one after it.
+        prefix: bytes before the value of a column, by column.
+        is_gauss: numbers are printed as GaussDB does.
+    """
+
+    schema: TableSchema
+    is_wanted: bool
+    oid: int
+    heads: tuple[bytes, ...]
+    prefix: Callable[[ServedColumn], bytes]
+    is_gauss: bool = False
+
+    def bind(self, rows: pa.RecordBatch) -> BoundTable:
+        """Point into the arrays of rows."""
+        arrays = dict(zip(rows.schema.names, rows.columns, strict=True))
+        old = arrays.get("gd_old")
+        olds = {} if old is None else {field.name: old.field(i) for i, field in enumerate(old.type)}
+        return BoundTable(
+            self,
+            len(rows),
+            arrays["gd_op"],
+            arrays.get("gd_unchanged"),
+            arrays.get("gd_raw"),
+            old,
+            [self._column(column, arrays[column.landed], is_old=False)
+             for column in self.schema.columns if column.landed in arrays],
+            [self._column(column, olds[column.landed], is_old=True)
+             for column in self.schema.columns if column.landed in olds],
+        )
+
+    def _column(
+        self, column: ServedColumn, array: pa.Array, *, is_old: bool
+    ) -> tuple[ColumnPlan, pa.Array]:
+        key = _OLD + column.landed if is_old else column.landed
+        is_taken = is_old and any(other.landed == key for other in self.schema.columns)
+        array, form = _printable(column, array, is_gauss=self.is_gauss)
+        return ColumnPlan(
+            column.name,
+            column.landed.encode(),
+            b"" if is_taken else key.encode(),
+            self.prefix(column),
+            _literal(column, is_gauss=self.is_gauss),
+            form,
+            self.is_gauss,
+        ), array
+
+
+def _printable(
+    column: ServedColumn, array: pa.Array, *, is_gauss: bool
+) -> tuple[pa.Array, int]:
+    """An array that `_arrow` prints, and how."""
+    is_list = pa.types.is_list(array.type)
+    of = array.type.value_type if is_list else array.type
+    if pa.types.is_floating(of) and not is_gauss:
+        form = _SHORTEST32 if pa.types.is_float32(of) else _SHORTEST64
+        return array.cast(pa.list_(pa.string()) if is_list else pa.string()), form
+    return array, _HEADLESS if is_headless_hex(_oid(column)) else _PLAIN
+
+
+def _oid(column: ServedColumn) -> int:
+    return column.type_oid or type_oid(column.type) or 0
+
+
+def _literal(column: ServedColumn, *, is_gauss: bool) -> int:
+    oid = _oid(column)
+    return BARE if is_gauss and oid == _INT1 else _LITERALS.get(oid, QUOTED)
+
+
+def format_type(column: ServedColumn) -> str:
+    """Spell a column's type as format_type_be does where ``public`` is on the search path.
+
+    The stream names the array of a type of a user's by its own name, the element's after ``_``.
+    """
+    name = column.type.removeprefix("public.")
+    match = _USERS_ARRAY.fullmatch(name) if "." in column.type else None
+    return "".join((match["schema"] or "", match["quote"], match["name"], "[]")) if match else name
+
+
+class Planned:
+    """A plug-in that writes what its plans of the tables say; subclasses make them.
+
+    Args:
+        writer: writes the messages.
+        only_local: transactions that came from elsewhere are left out.
+    """
+
+    def __init__(self, writer: Writer, *, only_local: bool) -> None:
+        self._writer = writer
+        self._only_local = only_local
+        self._plans: dict[int, TablePlan] = {}
+
+    def plan(self, schema: TableSchema) -> TablePlan:
+        """Prepare what is written for a table."""
+        raise NotImplementedError
+
+    def write(self, block: Block) -> Messages:
+        """Write all messages of a block."""
+        all_ = block.transactions
+        content, ends, start_lsn, end_lsn, transaction = self._writer.write(
+            all_.xid, all_.end_lsn, all_.commit_lsn, all_.first_lsn, all_.csn, all_.time_us,
+            all_.row_ends, self._skipped(block), block.row_table, block.row_index,
+            block.change_lsn, [self._bind(table) for table in block.tables],
+        )
+        return Messages(
+            content,
+            np.frombuffer(ends, np.int64),
+            np.frombuffer(start_lsn, np.uint64),
+            np.frombuffer(end_lsn, np.uint64),
+            np.frombuffer(transaction, np.int64),
+        )
+
+    def _bind(self, table: TableRows) -> BoundTable:
+        plan = self._plans.get(id(table.schema))
+        if plan is None:
+            plan = self._plans[id(table.schema)] = self.plan(table.schema)
+        return plan.bind(table.rows)
+
+    def _skipped(self, block: Block) -> npt.NDArray[np.uint8]:
+        """1 for each transaction that is left out."""
+        origin = block.transactions.origin
+        skipped = np.zeros(len(origin), np.uint8)
+        if self._only_local and origin.count(None) != len(origin):
+            skipped[:] = [name is not None for name in origin]
+        return skipped
