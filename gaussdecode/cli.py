@@ -42,6 +42,7 @@ _ORDER: Final = (
     "peek",
     "get",
     "verify",
+    "serve",
     "capture",
     "replay",
     "spark",

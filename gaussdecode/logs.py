@@ -101,6 +101,13 @@ class Event(enum.StrEnum):
     TABLES_IN_DOUBT = "tables_in_doubt"
     SLOT_DROPPED = "slot_dropped"
     SLOT_ADVANCED = "slot_advanced"
+    SERVE_STARTED = "serve_started"
+    SERVE_STOPPED = "serve_stopped"
+    CLIENT_CONNECTED = "client_connected"
+    CLIENT_REFUSED = "client_refused"
+    CLIENT_SLOT = "client_slot"
+    CLIENT_STREAMS = "client_streams"
+    CLIENT_STREAM_ENDED = "client_stream_ended"
     ERROR = "error"
 
 

@@ -27,6 +27,7 @@ from gaussdecode.settings.sections import (
     NotifyConfig,
     RingConfig,
 )
+from gaussdecode.settings.serve_section import ServeConfig
 from gaussdecode.settings.source_sections import (
     GAUSSDB_SLOT_NAME,
     PARALLEL_PLUGINS,
@@ -84,6 +85,7 @@ SECTIONS: Final[Mapping[str, type[Any]]] = {  # Any: the section classes share n
     "guard": GuardConfig,
     "snapshot": SnapshotConfig,
     "notify": NotifyConfig,
+    "serve": ServeConfig,
 }
 _TOP_KEYS: Final = (
     "slot",
@@ -96,6 +98,7 @@ _TOP_KEYS: Final = (
     "guard",
     "snapshot",
     "notify",
+    "serve",
 )
 
 
@@ -196,6 +199,7 @@ class _Reader:
         self._check_mirror(tree, fields["landing.mirror"])
         self._check_monitoring(tree, fields["monitoring"])
         self._check_guard(tree, fields["guard"])
+        self._check_serve(tree, fields["serve"])
         if self.problems or not isinstance(slot, str):
             return None
         if kind is SourceKind.GAUSSDB:
@@ -567,6 +571,16 @@ class _Reader:
             self.problems.append(
                 (at("pause-before"), "guard.pause-before: above guard.warn-before")
             )
+
+    def _check_serve(self, tree: Section, fields: Mapping[str, Any]) -> None:  # Any: fields
+        at = _lines(self._sub(tree, "serve"))
+        listen = fields.get("listen")
+        if listen is not None and listen.host not in _LOOPBACK and not fields.get("users_file"):
+            reason = f"{listen} is reached from other machines, without users; set serve.users-file"
+            self.problems.append((at("listen"), f"serve.listen: {reason}"))
+        for key, needed in _TLS_PAIRS[:2]:
+            if key.replace("-", "_") in fields and needed.replace("-", "_") not in fields:
+                self.problems.append((at(key), f"serve.{key}: has no use without {needed}"))
 
 
 def _lines(section: Section) -> Callable[[str], int]:

@@ -17,6 +17,7 @@ from gaussdecode.settings.landing_sections import (
     SnapshotConfig,
 )
 from gaussdecode.settings.rules import SourceKind
+from gaussdecode.settings.serve_section import ServeConfig
 from gaussdecode.settings.source_sections import DecodingConfig, Member, SourceConfig
 from gaussdecode.settings.types import (
     DAY,
@@ -138,21 +139,21 @@ class PortFiles:
         certificate: file of its certificate.
         key: file of the private key.
         client_ca: file of authorities whose clients need no token; None for none.
+        section: of the configuration.
     """
 
     certificate: Path
     key: Path
     client_ca: Path | None = None
+    section: str = "monitoring"
 
     @property
     def named(self) -> Mapping[str, Path]:
         """Each of them by its key in the configuration."""
-        files = {
-            PORT_CERTIFICATE: self.certificate,
-            "monitoring.tls-key-file": self.key,
-            "monitoring.tls-client-ca-file": self.client_ca,
+        files = {"certificate": self.certificate, "key": self.key, "client-ca": self.client_ca}
+        return {
+            f"{self.section}.tls-{name}-file": path for name, path in files.items() if path is not None
         }
-        return {name: path for name, path in files.items() if path is not None}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,6 +261,7 @@ class Config:
         snapshot: snapshot of the existing rows.
         mirror: the landing's copy on an object store.
         notify: whom to tell of trouble.
+        serve: the server for clients of the landing.
     """
 
     path: Path
@@ -273,6 +275,7 @@ class Config:
     snapshot: SnapshotConfig = dataclasses.field(default_factory=SnapshotConfig)
     mirror: MirrorConfig = dataclasses.field(default_factory=MirrorConfig)
     notify: NotifyConfig = dataclasses.field(default_factory=NotifyConfig)
+    serve: ServeConfig = dataclasses.field(default_factory=ServeConfig)
     _kept: "KeptPassword | None" = dataclasses.field(default=None, repr=False)
     _members: Mapping[str, "Config"] = dataclasses.field(
         default_factory=lambda: MappingProxyType({}), repr=False

@@ -13,9 +13,10 @@ from gaussdecode.errors import ConfigError
 from gaussdecode.host.access import refused, rights
 from gaussdecode.host.certificates import Validity, is_open_key, stamp
 from gaussdecode.logs import Event, get_logger
-from gaussdecode.settings.sections import PORT_CERTIFICATE, PortFiles
+from gaussdecode.settings.sections import PortFiles
 
-_KEY: Final = "monitoring.tls-key-file"
+_CERTIFICATE: Final = "tls-certificate-file"
+_KEY: Final = "tls-key-file"
 _CLIENT_CA: Final = "monitoring.tls-client-ca-file"
 _log = get_logger("daemon")
 
@@ -65,7 +66,7 @@ class PortTls:
             except ConfigError as error:
                 raise ConfigError(f"{error}; the former certificate stays in use") from None
             self._validity = Validity.of_file(self._files.certificate)
-            return f"{PORT_CERTIFICATE}: {self._validity}"
+            return f"{self._files.section}.{_CERTIFICATE}: {self._validity}"
 
 
 def server_context(files: PortFiles) -> ssl.SSLContext:
@@ -84,9 +85,9 @@ def server_context(files: PortFiles) -> ssl.SSLContext:
             raise ConfigError(f"{name}: {path}: {error.strerror}") from None
     if is_open_key(files.key):
         raise ConfigError(
-            f"{_KEY}: {rights(files.key)}: it is open to others; chmod 0600, or 0640 if root owns it"
+            f"{files.section}.{_KEY}: {rights(files.key)}: it is open to others; chmod 0600, or 0640 if root owns it"
         )
-    _check_validity(files.certificate)
+    _check_validity(f"{files.section}.{_CERTIFICATE}", files.certificate)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_RENEGOTIATION
@@ -97,7 +98,7 @@ def server_context(files: PortFiles) -> ssl.SSLContext:
     return context
 
 
-def _check_validity(path: Path) -> None:
+def _check_validity(key: str, path: Path) -> None:
     try:
         problem = Validity.of_file(path).problem()
     except ValueError:
@@ -107,13 +108,13 @@ def _check_validity(path: Path) -> None:
     else:
         problem = problem and f"{problem}; renew the certificate, or set the clock"
     if problem is not None:
-        raise ConfigError(f"{PORT_CERTIFICATE}: {path}: {problem}")
+        raise ConfigError(f"{key}: {path}: {problem}")
 
 
 def _load_pair(context: ssl.SSLContext, files: PortFiles) -> None:
     def no_password() -> str:
         raise ConfigError(
-            f"{_KEY}: {files.key}: it is protected by a password, which nobody enters here; write it "
+            f"{files.section}.{_KEY}: {files.key}: it is protected by a password, which nobody enters here; write it "
             "without one (openssl pkey)"
         )
 
@@ -127,7 +128,7 @@ def _load_pair(context: ssl.SSLContext, files: PortFiles) -> None:
                 f"it holds no private key in PEM form, or a certificate in {files.certificate} is damaged "
                 f"(OpenSSL: {error.reason or 'no reason given'})"
             )
-        raise ConfigError(f"{_KEY}: {files.key}: {why}") from None
+        raise ConfigError(f"{files.section}.{_KEY}: {files.key}: {why}") from None
 
 
 def _load_clients(context: ssl.SSLContext, path: Path) -> None:

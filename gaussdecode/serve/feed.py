@@ -1,0 +1,234 @@
+"""Give entries and blocks of one landing to many clients.
+
+A block that was read is kept for the other clients at the same position, up to a bound in bytes. What reads on in
+an entry is kept too, so that each client continues where it, or another one, stopped. One task looks for the
+next entry, and only while a client waits for it. What reads files runs in threads.
+"""
+
+import asyncio
+import collections
+import concurrent.futures
+import itertools
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final, TypeVar
+
+from gaussdecode.errors import GaussDecodeError
+from gaussdecode.model.entry import CommitEntry
+from gaussdecode.serve.block import Block
+from gaussdecode.serve.errors import ServeError
+from gaussdecode.serve.reader import LandingReader, ReadPosition, Wanted
+
+_POLL_SECONDS: Final = 0.02
+_LIST_SECONDS: Final = 1.0  # between two listings of the log, beside the looks for its next entry
+_CURSORS: Final = 64  # arbitrary: entries that are partly read, each with open files
+_ENTRIES: Final = 256  # arbitrary
+_WHOLE: Final = ReadPosition(-1, 0, 0)
+_Result = TypeVar("_Result")
+_Key = tuple[int, int]
+
+
+def block_bytes(block: Block) -> int:
+    """Memory of a block."""
+    arrays = (block.row_table, block.row_index, block.change_lsn)
+    return sum(rows.rows.nbytes for rows in block.tables) + sum(array.nbytes for array in arrays)
+
+
+class LogEnd:
+    """The number of the newest entry, and a way to wait for the next one.
+
+    Args:
+        root: of the landing.
+        last_n: lists the log.
+    """
+
+    def __init__(self, root: Path, last_n: Callable[[], int]) -> None:
+        self._commits = root / "commits"
+        self._list = last_n
+        self._last = last_n()
+        self._listed = time.monotonic()
+        self._waiting: set[asyncio.Future[None]] = set()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def last(self) -> int:
+        """Number of the newest entry that was seen; -1 for none."""
+        return self._last
+
+    def look(self) -> int:
+        """Look for newer entries; gives the newest."""
+        while os.path.exists(self._commits / f"{self._last + 1:020d}.json"):
+            self._last += 1
+        if time.monotonic() - self._listed > _LIST_SECONDS:
+            self._listed = time.monotonic()
+            self._last = max(self._last, self._list())
+        return self._last
+
+    async def wait(self, n: int, seconds: float) -> bool:
+        """Wait until entry `n` is shown; False if it is not within so many seconds."""
+        if self.look() >= n:
+            return True
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._watch())
+        deadline = time.monotonic() + seconds
+        while self._last < n:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            moved: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.add(moved)
+            try:
+                await asyncio.wait_for(moved, left)
+            except TimeoutError:
+                return False
+            finally:
+                self._waiting.discard(moved)
+        return True
+
+    async def _watch(self) -> None:
+        while True:
+            before = self._last
+            if self.look() != before:
+                for moved in self._waiting:
+                    if not moved.done():
+                        moved.set_result(None)
+            await asyncio.sleep(_POLL_SECONDS)
+            if not self._waiting:
+                return
+
+
+class Feed:
+    """Gives what one set of tables is sent of; clients with the same set share it.
+
+    Args:
+        reader: reads the landing.
+        end: end of the log.
+        cache_bytes: bound of the blocks that are kept.
+        pool: threads that read.
+    """
+
+    def __init__(
+        self,
+        reader: LandingReader,
+        end: LogEnd,
+        cache_bytes: int,
+        pool: concurrent.futures.Executor,
+    ) -> None:
+        self.reader = reader
+        self.end = end
+        self._limit = cache_bytes
+        self._pool = pool
+        self._entries: collections.OrderedDict[int, CommitEntry] = collections.OrderedDict()
+        self._blocks: collections.OrderedDict[_Key, Block | None] = collections.OrderedDict()
+        self._bytes = 0
+        self._cursors: collections.OrderedDict[_Key, Iterator[Block]] = collections.OrderedDict()
+        self._reading: dict[_Key, asyncio.Task[Block | None]] = {}
+
+    async def call(self, work: Callable[[], _Result]) -> _Result:
+        """Run what may block in a thread; errors of the landing become errors for the client."""
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+        except GaussDecodeError as error:
+            raise ServeError(
+                "55000",
+                f"the landing cannot be read on: {error}",
+                hint="gaussdecode verify names what is damaged. Where retention removed an entry, drop the slot "
+                "and create it anew.",
+            ) from error
+
+    async def position(self, lsn: int) -> ReadPosition:
+        """The position after all transactions that end up to an LSN."""
+        return await self.call(lambda: self.reader.at(lsn))
+
+    async def newest(self) -> ReadPosition:
+        """The position after everything that has landed."""
+        return await self.call(self.reader.end)
+
+    async def entry(self, n: int) -> CommitEntry:
+        """An entry that is shown."""
+        held = self._entries.get(n)
+        if held is None:
+            held = await self.call(lambda: self.reader.landing.entry(n))
+            self._entries[n] = held
+            if len(self._entries) > _ENTRIES:
+                self._entries.popitem(last=False)
+        return held
+
+    def position_after(self, entry: CommitEntry) -> ReadPosition:
+        """The position after an entry."""
+        return self.reader.after(entry)
+
+    async def check(self, entry: CommitEntry) -> None:
+        """Refuse an entry after which rows are missing, or may be."""
+        await self.call(lambda: self.reader.check(entry))
+
+    async def block(self, entry: CommitEntry, index: int) -> Block | None:
+        """Block `index` of an entry; None after its last one."""
+        key = (entry.n, index)
+        if key in self._blocks:
+            self._blocks.move_to_end(key)
+            return self._blocks[key]
+        task = self._reading.get(key)
+        if task is None:
+            task = asyncio.create_task(self._read(entry, index))
+            self._reading[key] = task
+            task.add_done_callback(lambda _: self._reading.pop(key, None))
+        return await asyncio.shield(task)
+
+    async def _read(self, entry: CommitEntry, index: int) -> Block | None:
+        key = (entry.n, index)
+        cursor = self._cursors.pop(key, None)
+        if cursor is None:
+            blocks = self.reader.blocks(entry, _WHOLE)
+            cursor = itertools.islice(blocks, index, None)
+        block = await self.call(lambda: next(cursor, None))
+        if block is not None:
+            self._cursors[entry.n, index + 1] = cursor
+            if len(self._cursors) > _CURSORS:
+                self._cursors.popitem(last=False)
+        self._keep(key, block)
+        return block
+
+    def _keep(self, key: _Key, block: Block | None) -> None:
+        size = 0 if block is None else block_bytes(block)
+        if size > self._limit:
+            return
+        self._blocks[key] = block
+        self._bytes += size
+        while self._bytes > self._limit:
+            _, dropped = self._blocks.popitem(last=False)
+            self._bytes -= 0 if dropped is None else block_bytes(dropped)
+
+
+class Feeds:
+    """The feeds of a landing, by the tables that clients get.
+
+    Args:
+        root: of the landing.
+        cache_bytes: bound of the blocks that each feed keeps.
+        threads: that read and write messages.
+    """
+
+    def __init__(self, root: Path, cache_bytes: int, threads: int) -> None:
+        self._root = root
+        self._cache_bytes = cache_bytes
+        self.pool = concurrent.futures.ThreadPoolExecutor(threads, "serve")
+        self._all = LandingReader(root)
+        self.landing = self._all.landing
+        self.end = LogEnd(root, lambda: self.landing.last_n)
+        self._feeds: dict[tuple[str, ...] | None, Feed] = {}
+
+    def close(self) -> None:
+        """End the threads."""
+        self.pool.shutdown(wait=False, cancel_futures=True)
+
+    def feed(self, tables: tuple[str, ...] | None, wanted: Wanted | None = None) -> Feed:
+        """The feed of some tables; None for all."""
+        held = self._feeds.get(tables)
+        if held is None:
+            reader = self._all if wanted is None else LandingReader(self._root, wanted=wanted)
+            held = Feed(reader, self.end, self._cache_bytes, self.pool)
+            self._feeds[tables] = held
+        return held

@@ -1,0 +1,267 @@
+"""Virtual slots: how far each client has confirmed, kept beside the landing.
+
+    <root>/serve/slots/<name>.json     one sealed object each, replaced by rename after fsync
+    <root>/serve/.lock                 held by the one server of the landing
+
+A confirmed position never goes back. It is on disk within `SAVE_SECONDS`, and before a client leaves its slot. After a
+crash in between, a client that names no position gets these seconds again; one that names its own does not.
+Slots do not hold retention back yet: `Slots.needed_from` tells what a bound for that would start from.
+"""
+
+import dataclasses
+import fcntl
+import os
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from gaussdecode.errors import ConfigError, DiskError
+from gaussdecode.model.seal import canonical_json, check_version, read_sealed, sealed
+from gaussdecode.serve.errors import ServeError
+
+DIRECTORY: Final = "serve"
+SAVE_SECONDS: Final = 1.0
+_SLOTS: Final = "slots"
+_NAME: Final = re.compile(r"[a-z0-9_]{1,63}")
+_VERSION: Final = 1
+_MODE: Final = 0o640
+_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@dataclasses.dataclass(slots=True)
+class Slot:
+    """One virtual slot.
+
+    Attributes:
+        name: of letters, digits and underscores.
+        plugin: output plug-in.
+        owner: user that created it; empty where there are no users.
+        database: of its creation.
+        landing_id: landing that its position is of.
+        n: entries before this one are confirmed.
+        epoch: of `lsn`.
+        lsn: transactions that end up to here are confirmed.
+        csn: greatest CSN of the confirmed entries; 0 where there is none.
+        created: seconds since 1970.
+        used: when a client last confirmed or left it.
+        is_temporary: it ends with the session, and is not kept.
+        user: who streams from it now; None for nobody.
+        process: number of that session.
+        owner_process: session that created it, in which a temporary one ends.
+        is_dirty: it changed since it was written.
+    """
+
+    name: str
+    plugin: str
+    owner: str
+    database: str
+    landing_id: str
+    n: int
+    epoch: int
+    lsn: int
+    csn: int = 0
+    created: float = 0.0
+    used: float = 0.0
+    is_temporary: bool = False
+    user: str | None = None
+    process: int | None = None
+    owner_process: int | None = None
+    is_dirty: bool = False
+
+    def confirm(self, n: int, epoch: int, lsn: int, csn: int) -> None:
+        """Move on; a position before the confirmed one changes nothing."""
+        if (epoch, lsn) < (self.epoch, self.lsn):
+            return
+        self.is_dirty |= (n, epoch, lsn) != (self.n, self.epoch, self.lsn)
+        self.n, self.epoch, self.lsn = max(n, self.n), epoch, lsn
+        self.csn = max(csn, self.csn)
+        self.used = time.time()
+
+    def record(self) -> dict[str, Any]:  # Any: JSON
+        """What is kept of it."""
+        names = (
+            "name", "plugin", "owner", "database", "landing_id", "n", "epoch", "lsn", "csn", "created", "used",
+        )  # fmt: skip
+        return {"version": _VERSION, **{name: getattr(self, name) for name in names}}
+
+
+class Slots:
+    """All slots of a landing; for one thread, but `save` may run in another.
+
+    Args:
+        root: of the landing.
+        landing_id: of the landing; slots of another one are refused.
+        most: most slots.
+
+    Raises:
+        ConfigError: another server has them, or one of them is of another landing or damaged.
+    """
+
+    def __init__(self, root: Path, landing_id: str, most: int) -> None:
+        self._landing_id = landing_id
+        self._most = most
+        self._place = root / DIRECTORY / _SLOTS
+        self._slots: dict[str, Slot] = {}
+        try:
+            self._place.mkdir(mode=0o750, parents=True, exist_ok=True)
+            self._lock = os.open(root / DIRECTORY / ".lock", _FLAGS, _MODE)
+        except OSError as error:
+            raise ConfigError(
+                f"{self._place}: {error.strerror}; run as the owner of the landing"
+            ) from None
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._lock)
+            raise ConfigError(f"{root}: another gaussdecode serve has this landing") from None
+        for path in sorted(self._place.iterdir()):
+            if path.suffix == ".json" and not path.name.startswith("."):
+                slot = self._read(path)
+                self._slots[slot.name] = slot
+
+    def _read(self, path: Path) -> Slot:
+        try:
+            record = dict(read_sealed(path.read_bytes()))
+            check_version(record, _VERSION)
+            del record["version"]
+            slot = Slot(**{name: value for name, value in record.items() if name != "hash"})
+        except (OSError, TypeError, ValueError, KeyError) as error:
+            raise ConfigError(
+                f"{path}: damaged ({error}); restore it from a copy, or remove it: its client then begins anew"
+            ) from None
+        if slot.landing_id != self._landing_id or slot.name != path.stem:
+            raise ConfigError(
+                f"{path}: a slot of another landing; remove it: its client then begins anew"
+            )
+        return slot
+
+    def close(self) -> None:
+        """Write what changed, and let others have the landing."""
+        self.save()
+        os.close(self._lock)
+
+    def __iter__(self) -> Iterator[Slot]:
+        return iter(sorted(self._slots.values(), key=lambda slot: slot.name))
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    @property
+    def needed_from(self) -> int | None:
+        """Number of the oldest entry that some slot has not confirmed; None without slots."""
+        return min((slot.n for slot in self if not slot.is_temporary), default=None)
+
+    def get(self, name: str) -> Slot:
+        """A slot by its name.
+
+        Raises:
+            ServeError: there is none.
+        """
+        slot = self._slots.get(name)
+        if slot is None:
+            raise ServeError("42704", f'replication slot "{name}" does not exist')
+        return slot
+
+    def create(self, slot: Slot) -> None:
+        """Add a slot, durably unless it is temporary.
+
+        Raises:
+            ServeError: the name is wrong or taken, or there are too many.
+        """
+        if not _NAME.fullmatch(slot.name):
+            raise ServeError(
+                "42602",
+                f'replication slot name "{slot.name[:64]}" is not valid',
+                hint="Names have 1 to 63 lower case letters, digits and underscores.",
+            )
+        if slot.name in self._slots:
+            raise ServeError("42710", f'replication slot "{slot.name}" already exists')
+        if len(self._slots) >= self._most:
+            raise ServeError(
+                "53400",
+                f"all {self._most} replication slots are in use",
+                hint="Drop one, or raise serve.slots.",
+            )
+        slot.created = slot.used = time.time()
+        self._slots[slot.name] = slot
+        if not slot.is_temporary:
+            try:
+                self._write(slot)
+            except DiskError:
+                del self._slots[slot.name]
+                raise
+
+    def drop(self, name: str) -> None:
+        """Remove a slot that nobody uses."""
+        slot = self.get(name)
+        self._refuse_active(slot)
+        if not slot.is_temporary:
+            (self._place / f"{name}.json").unlink(missing_ok=True)
+            self._sync()
+        del self._slots[name]
+
+    def acquire(self, name: str, user: str, process: int) -> Slot:
+        """Take a slot for one session.
+
+        Raises:
+            ServeError: there is none, or another session has it.
+        """
+        slot = self.get(name)
+        self._refuse_active(slot)
+        slot.user, slot.process = user, process
+        return slot
+
+    @staticmethod
+    def _refuse_active(slot: Slot) -> None:
+        if slot.process is not None:
+            raise ServeError(
+                "55006", f'replication slot "{slot.name}" is active for PID {slot.process}'
+            )
+
+    def release(self, slot: Slot) -> None:
+        """Let others have a slot; `save` comes first, so that what it confirmed is on disk."""
+        slot.user = slot.process = None
+
+    def save(self) -> None:
+        """Write the slots that changed.
+
+        Raises:
+            DiskError: the file system failed; they are written at the next call.
+        """
+        for slot in list(self._slots.values()):
+            if slot.is_dirty and not slot.is_temporary:
+                slot.is_dirty = False
+                try:
+                    self._write(slot)
+                except DiskError:
+                    slot.is_dirty = True
+                    raise
+
+    def _write(self, slot: Slot) -> None:
+        path = self._place / f"{slot.name}.json"
+        hidden = self._place / f".{slot.name}.json"
+        data = sealed(canonical_json(slot.record()))
+        try:
+            handle = os.open(hidden, _FLAGS, _MODE)
+            try:
+                with open(handle, "wb", closefd=False) as file:
+                    file.write(data)
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+            os.replace(hidden, path)
+        except OSError as error:
+            raise DiskError(f"{path}: {error.strerror}") from error
+        self._sync()
+
+    def _sync(self) -> None:
+        try:
+            handle = os.open(self._place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+        except OSError as error:
+            raise DiskError(f"fsync {self._place}: {error.strerror}") from error

@@ -1,0 +1,657 @@
+"""Answer the SQL that is served: values, functions of slots, views, settings, and changes of a slot.
+
+`describe` tells the columns of a statement before it runs, as the extended protocol asks. `Session` of
+`serve.session` gives what a statement may use.
+"""
+
+import dataclasses
+import re
+import struct
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+from gaussdecode.model.lsn import Lsn
+from gaussdecode.serve.block import Output
+from gaussdecode.serve.errors import ServeError
+from gaussdecode.serve.feed import Feed
+from gaussdecode.serve._framing import data_rows
+from gaussdecode.serve.messages import Column, data_row
+from gaussdecode.serve.reader import ReadPosition
+from gaussdecode.serve.slots import Slot
+from gaussdecode.serve.sql import Call, Item, Select, Set, Show, Statement, Value, not_served
+from gaussdecode.serve.walk import Walk
+
+BOOL, BYTEA, INT8, INT4, TEXT, OID, XID, LSN, VOID, RECORD, JSON = (
+    16, 17, 20, 23, 25, 26, 28, 3220, 2278, 2249, 114,
+)  # fmt: skip
+_CHUNK: Final = 256 << 10
+_BINARY: Final[Mapping[int, str]] = {BOOL: ">?", INT4: ">i", INT8: ">q", OID: ">I", XID: ">I", LSN: ">Q"}
+_CHANGES: Final = re.compile(r"pg_logical_slot_(peek|get)_(binary_)?changes")
+_TYPES: Final = {"text": TEXT, "number": INT4, "bool": BOOL, "pg_lsn": LSN, "int": INT4, "bigint": INT8}
+
+Scalar = str | int | bool | bytes | None
+
+
+class Context(Protocol):
+    """What statements use of a session."""
+
+    @property
+    def database(self) -> str: ...
+    @property
+    def user(self) -> str: ...
+    @property
+    def process(self) -> int: ...
+    @property
+    def version(self) -> str: ...
+    async def create_slot(self, name: str, plugin: str, *, is_temporary: bool) -> Slot: ...
+    def drop_slot(self, name: str) -> None: ...
+    async def advance_slot(self, name: str, lsn: int) -> Slot: ...
+    def acquire(self, name: str) -> Slot: ...
+    async def release(self, slot: Slot) -> None: ...
+    def feed_of(self, slot: Slot) -> Feed: ...
+    def output_of(self, slot: Slot, options: Mapping[str, str | None]) -> Output: ...
+    async def end_lsn(self) -> int: ...
+    def slots(self) -> list[Slot]: ...
+    def show(self, name: str) -> str: ...
+    def set(self, name: str, value: str | None) -> None: ...
+    def settings(self) -> Mapping[str, str]: ...
+    def streams(self) -> list[Mapping[str, Scalar]]: ...
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer to a statement.
+
+    Attributes:
+        rows: encoded DataRow messages, in pieces; each with its number of rows.
+        tag: of CommandComplete; ``{}`` stands for the number of rows.
+    """
+
+    rows: AsyncIterator[tuple[bytes | bytearray, int]]
+    tag: str
+
+
+def encode(value: Scalar, column: Column, form: int) -> bytes | None:
+    """Encode a value for a client.
+
+    Args:
+        value: of the column's type.
+        column: of the answer.
+        form: 0 for text, 1 for binary.
+    """
+    if value is None:
+        return None
+    if form == 1 and column.oid in _BINARY:
+        return struct.pack(_BINARY[column.oid], value)
+    if isinstance(value, bool):
+        return b"t" if value else b"f"
+    if isinstance(value, bytes):
+        return value if form == 1 else b"\\x" + value.hex().encode()
+    if column.oid == LSN:
+        return str(Lsn(int(value))).encode()
+    return str(value).encode("utf-8", "backslashreplace")
+
+
+async def _of_rows(
+    rows: Sequence[Sequence[Scalar]], columns: Sequence[Column], formats: Sequence[int]
+) -> AsyncIterator[tuple[bytes | bytearray, int]]:
+    for row in rows:
+        cells = [
+            encode(value, column, form_of(formats, index))
+            for index, (value, column) in enumerate(zip(row, columns, strict=True))
+        ]
+        yield data_row(cells), 1
+
+
+def form_of(formats: Sequence[int], index: int) -> int:
+    """Form of a column, where a client gives none, one for all, or one for each."""
+    if not formats:
+        return 0
+    return formats[0] if len(formats) == 1 else formats[index]
+
+
+# ---- values --------------------------------------------------------------------------------
+
+
+def bind(value: Value, parameters: Sequence[str | None]) -> str | None:
+    """The text of a constant or a parameter.
+
+    Raises:
+        ServeError: there is no such parameter.
+    """
+    if value.parameter == 0:
+        return value.text
+    if value.parameter > len(parameters):
+        raise ServeError("42P02", f"there is no parameter ${value.parameter}")
+    return parameters[value.parameter - 1]
+
+
+def _lsn(text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        return int(Lsn.parse(text))
+    except ValueError:
+        raise ServeError(
+            "22P02", "invalid input syntax for type pg_lsn", hint="Write it as 16/B374D848."
+        ) from None
+
+
+def _count(text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        value = int(text)
+    except ValueError:
+        raise ServeError("22P02", "invalid input syntax for type integer") from None
+    if value < 1:
+        raise ServeError("22023", f"a number of changes of {value}; allowed: 1 and more, or NULL")
+    return value
+
+
+def _needed(text: str | None, what: str) -> str:
+    if text is None:
+        raise ServeError("22004", f"{what} must not be null")
+    return text
+
+
+def _array(text: str | None) -> list[str | None]:
+    """Read the text of a ``text[]`` with one dimension."""
+    if text is None:
+        return []
+    body = text.strip()
+    if not (body.startswith("{") and body.endswith("}")):
+        raise ServeError("22P02", "malformed array literal of options")
+    found: list[str | None] = []
+    for match in re.finditer(r'\s*(?:"((?:[^"\\]|\\.)*)"|([^,"{}]*))\s*(?:,|$)', body[1:-1]):
+        quoted, plain = match[1], (match[2] or "").strip()
+        if quoted is not None:
+            found.append(re.sub(r"\\(.)", r"\1", quoted))
+        elif plain or match.end() < len(body) - 2:
+            found.append(None if plain.lower() == "null" else plain)
+    return found
+
+
+# ---- functions -----------------------------------------------------------------------------
+
+Function = Callable[[Context, Sequence[str | None]], Any]  # Any: a Scalar, or what gives one later
+
+
+async def _create(context: Context, values: Sequence[str | None]) -> tuple[Scalar, ...]:
+    name, plugin = _needed(values[0], "the name"), _needed(values[1], "the plug-in")
+    is_temporary = len(values) > 2 and values[2] in {"t", "true", "1", "on"}
+    for value in values[3:]:
+        if value in {"t", "true", "1", "on"}:
+            raise not_served("a slot with two_phase or failover")
+    slot = await context.create_slot(name, plugin, is_temporary=is_temporary)
+    return slot.name, slot.lsn
+
+
+async def _advance(context: Context, values: Sequence[str | None]) -> tuple[Scalar, ...]:
+    lsn = _lsn(_needed(values[1], "the LSN"))
+    slot = await context.advance_slot(_needed(values[0], "the name"), lsn or 0)
+    return slot.name, slot.lsn
+
+
+def _drop(context: Context, values: Sequence[str | None]) -> Scalar:
+    context.drop_slot(_needed(values[0], "the name"))
+    return ""
+
+
+def _set_config(context: Context, values: Sequence[str | None]) -> Scalar:
+    name = _needed(values[0], "the name")
+    context.set(name, values[1])
+    return context.show(name)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Known:
+    """A function: least and most arguments, columns of its answer, and what gives it."""
+
+    least: int
+    most: int
+    columns: tuple[tuple[str, int], ...]
+    run: Function
+
+
+_FUNCTIONS: Final[Mapping[str, _Known]] = {
+    "version": _Known(0, 0, (("version", TEXT),), lambda c, _: c.version),
+    "current_database": _Known(0, 0, (("current_database", TEXT),), lambda c, _: c.database),
+    "current_catalog": _Known(0, 0, (("current_catalog", TEXT),), lambda c, _: c.database),
+    "current_schema": _Known(0, 0, (("current_schema", TEXT),), lambda _c, _: "public"),
+    "current_user": _Known(0, 0, (("current_user", TEXT),), lambda c, _: c.user),
+    "session_user": _Known(0, 0, (("session_user", TEXT),), lambda c, _: c.user),
+    "pg_backend_pid": _Known(0, 0, (("pg_backend_pid", INT4),), lambda c, _: c.process),
+    "pg_is_in_recovery": _Known(0, 0, (("pg_is_in_recovery", BOOL),), lambda _c, _: False),
+    "pg_current_wal_lsn": _Known(0, 0, (("pg_current_wal_lsn", LSN),), lambda c, _: c.end_lsn()),
+    "pg_current_wal_flush_lsn": _Known(
+        0, 0, (("pg_current_wal_flush_lsn", LSN),), lambda c, _: c.end_lsn()
+    ),
+    "pg_current_xlog_location": _Known(
+        0, 0, (("pg_current_xlog_location", LSN),), lambda c, _: c.end_lsn()
+    ),
+    "current_setting": _Known(
+        1, 2, (("current_setting", TEXT),), lambda c, v: c.show(_needed(v[0], "the name"))
+    ),
+    "set_config": _Known(3, 3, (("set_config", TEXT),), _set_config),
+    "pg_create_logical_replication_slot": _Known(
+        2, 5, (("slot_name", TEXT), ("lsn", LSN)), _create
+    ),
+    "pg_replication_slot_advance": _Known(2, 2, (("slot_name", TEXT), ("end_lsn", LSN)), _advance),
+    "pg_drop_replication_slot": _Known(1, 1, (("pg_drop_replication_slot", VOID),), _drop),
+}
+
+
+def _known(call: Call) -> _Known:
+    known = _FUNCTIONS.get(call.name)
+    if known is None:
+        raise not_served(f"function {call.name[:64]}")
+    if call.named or not known.least <= len(call.arguments) <= known.most:
+        raise ServeError(
+            "42883",
+            f"function {call.name} takes {known.least} to {known.most} arguments, in order",
+        )
+    return known
+
+
+async def _called(
+    context: Context, call: Call, parameters: Sequence[str | None]
+) -> tuple[Scalar, ...]:
+    known = _known(call)
+    found = known.run(context, [bind(value, parameters) for value in call.arguments])
+    if hasattr(found, "__await__"):
+        found = await found
+    return found if isinstance(found, tuple) else (found,)
+
+
+# ---- views ---------------------------------------------------------------------------------
+
+_SLOT_COLUMNS: Final = (
+    ("slot_name", TEXT), ("plugin", TEXT), ("slot_type", TEXT), ("datoid", OID), ("database", TEXT),
+    ("temporary", BOOL), ("active", BOOL), ("active_pid", INT4), ("xmin", XID), ("catalog_xmin", XID),
+    ("restart_lsn", LSN), ("confirmed_flush_lsn", LSN), ("wal_status", TEXT), ("safe_wal_size", INT8),
+    ("two_phase", BOOL), ("owner", TEXT),
+)  # fmt: skip
+_STREAM_COLUMNS: Final = (
+    ("pid", INT4), ("usename", TEXT), ("application_name", TEXT), ("client_addr", TEXT), ("slot_name", TEXT),
+    ("state", TEXT), ("sent_lsn", LSN), ("flush_lsn", LSN), ("bytes", INT8), ("rows", INT8),
+)  # fmt: skip
+_VIEWS: Final[Mapping[str, tuple[tuple[str, int], ...]]] = {
+    "pg_replication_slots": _SLOT_COLUMNS,
+    "pg_get_replication_slots": _SLOT_COLUMNS,
+    "pg_stat_replication": _STREAM_COLUMNS,
+    "pg_settings": (("name", TEXT), ("setting", TEXT)),
+}
+
+
+def _view_rows(context: Context, name: str) -> list[dict[str, Scalar]]:
+    if name == "pg_settings":
+        return [{"name": key, "setting": value} for key, value in context.settings().items()]
+    if name == "pg_stat_replication":
+        return [dict(stream) for stream in context.streams()]
+    return [
+        {
+            "slot_name": slot.name,
+            "plugin": slot.plugin,
+            "slot_type": "logical",
+            "datoid": None,
+            "database": slot.database,
+            "temporary": slot.is_temporary,
+            "active": slot.process is not None,
+            "active_pid": slot.process,
+            "xmin": None,
+            "catalog_xmin": None,
+            "restart_lsn": slot.lsn,
+            "confirmed_flush_lsn": slot.lsn,
+            "wal_status": None,
+            "safe_wal_size": None,
+            "two_phase": False,
+            "owner": slot.owner or None,
+        }
+        for slot in context.slots()
+    ]
+
+
+# ---- statements ----------------------------------------------------------------------------
+
+
+def describe(statement: Statement) -> tuple[Column, ...] | None:
+    """Columns of an answer; None for a statement without one.
+
+    Raises:
+        ServeError: it is not served.
+    """
+    if isinstance(statement, Show):
+        return (Column(statement.name),)
+    if not isinstance(statement, Select):
+        return None
+    if statement.source is None:
+        return tuple(_item_column(item) for item in statement.items)
+    return tuple(column for _, column in _projection(statement))
+
+
+def _item_column(item: Item) -> Column:
+    expression = item.expression
+    if isinstance(expression, str):
+        raise ServeError("42703", f'column "{expression[:64]}" does not exist')
+    if isinstance(expression, Value):
+        oid = _TYPES.get(expression.type, TEXT)
+        return Column(item.alias or "?column?", oid)
+    if _CHANGES.fullmatch(expression.name):
+        raise not_served(f"{expression.name} outside of FROM; write SELECT * FROM {expression.name}(...)")
+    known = _known(expression)
+    oid = known.columns[0][1] if len(known.columns) == 1 else RECORD
+    return Column(item.alias or expression.name, oid)
+
+
+def _source_columns(source: Call | str) -> tuple[tuple[str, int], ...]:
+    name = source if isinstance(source, str) else source.name
+    if isinstance(source, Call):
+        changes = _CHANGES.fullmatch(name)
+        if changes:
+            return (("lsn", LSN), ("xid", XID), ("data", BYTEA if changes[2] else TEXT))
+        if name in _FUNCTIONS:
+            return _known(source).columns
+    if name in _VIEWS and (isinstance(source, str) or name == "pg_get_replication_slots"):
+        return _VIEWS[name]
+    raise not_served(f"{'table' if isinstance(source, str) else 'function'} {name[:64]}")
+
+
+def _projection(statement: Select) -> list[tuple[int, Column]]:
+    """Indexes of the source's columns, and what they are called; -1 for ``count(*)``."""
+    assert statement.source is not None
+    available = _source_columns(statement.source)
+    names = [name for name, _ in available]
+    aliases = {"location": "lsn"} if "lsn" in names else {}
+    found: list[tuple[int, Column]] = []
+    for item in statement.items:
+        expression = item.expression
+        if isinstance(expression, Call) and expression.name == "count" and not expression.arguments:
+            found.append((-1, Column(item.alias or "count", INT8)))
+            continue
+        if not isinstance(expression, str):
+            raise not_served("an expression in a SELECT with FROM")
+        if expression == "*":
+            found += [(index, Column(name, oid)) for index, (name, oid) in enumerate(available)]
+            continue
+        column = aliases.get(expression, expression)
+        if column not in names:
+            raise ServeError("42703", f'column "{expression[:64]}" does not exist')
+        index = names.index(column)
+        found.append((index, Column(item.alias or expression, available[index][1])))
+    if any(index < 0 for index, _ in found) and len(found) > 1:
+        raise not_served("count(*) beside other columns")
+    return found
+
+
+async def run(
+    context: Context,
+    statement: Statement,
+    parameters: Sequence[str | None] = (),
+    formats: Sequence[int] = (),
+) -> Answer:
+    """Carry out a statement.
+
+    Args:
+        context: its session.
+        statement: as parsed.
+        parameters: texts of its parameters.
+        formats: forms of the columns of the answer.
+
+    Raises:
+        ServeError: it cannot be carried out.
+    """
+    if isinstance(statement, Show):
+        rows: list[Sequence[Scalar]] = [(context.show(statement.name),)]
+        return Answer(_of_rows(rows, (Column(statement.name),), formats), "SHOW")
+    if isinstance(statement, Set):
+        context.set(statement.name, statement.value)
+        return Answer(_of_rows((), (), ()), statement.tag)
+    if not isinstance(statement, Select):
+        return Answer(_of_rows((), (), ()), statement.tag)
+    columns = describe(statement) or ()
+    source = statement.source
+    if source is None:
+        return Answer(
+            _of_rows([await _values(context, statement, parameters)], columns, formats),
+            "SELECT {}",
+        )
+    if isinstance(source, Call) and _CHANGES.fullmatch(source.name):
+        return Answer(_changes(context, statement, source, parameters, formats), "SELECT {}")
+    return Answer(
+        _of_rows(await _table(context, statement, parameters), columns, formats), "SELECT {}"
+    )
+
+
+async def _values(
+    context: Context, statement: Select, parameters: Sequence[str | None]
+) -> list[Scalar]:
+    found: list[Scalar] = []
+    for item, column in zip(statement.items, describe(statement) or (), strict=True):
+        expression = item.expression
+        if isinstance(expression, Call):
+            values = await _called(context, expression, parameters)
+            found.append(values[0] if len(values) == 1 else _record(values, expression))
+        elif isinstance(expression, Value):
+            found.append(_typed(bind(expression, parameters), column.oid))
+    return found
+
+
+def _record(values: Sequence[Scalar], call: Call) -> str:
+    columns = [Column(name, oid) for name, oid in _known(call).columns]
+    texts = [encode(value, column, 0) or b"" for value, column in zip(values, columns, strict=True)]
+    return f"({b','.join(texts).decode()})"
+
+
+def _typed(text: str | None, oid: int) -> Scalar:
+    if text is None:
+        return None
+    if oid == BOOL:
+        return text == "true"
+    if oid == LSN:
+        return _lsn(text)
+    if oid in {INT4, INT8} and re.fullmatch(r"-?[0-9]{1,18}", text):
+        return int(text)
+    return text
+
+
+async def _table(
+    context: Context, statement: Select, parameters: Sequence[str | None]
+) -> list[list[Scalar]]:
+    source = statement.source
+    assert source is not None
+    available = _source_columns(source)
+    names = [name for name, _ in available]
+    if isinstance(source, Call) and source.name in _FUNCTIONS:
+        values = await _called(context, source, parameters)
+        rows = [dict(zip(names, values, strict=True))]
+    else:
+        rows = _view_rows(context, source if isinstance(source, str) else source.name)
+    for condition in statement.conditions:
+        if condition.column not in names:
+            raise ServeError("42703", f'column "{condition.column[:64]}" does not exist')
+        wanted = bind(condition.value, parameters)
+        column = Column(condition.column, available[names.index(condition.column)][1])
+        rows = [row for row in rows if _fits(row[condition.column], column, condition.operator, wanted)]
+    for name, is_falling in reversed(statement.order):
+        key = names[int(name) - 1] if name.isdigit() and 0 < int(name) <= len(names) else name
+        if key not in names:
+            raise ServeError("42703", f'column "{name[:64]}" does not exist')
+        rows.sort(key=lambda row: (row[key] is None, str(row[key])), reverse=is_falling)  # noqa: B023
+    if statement.limit is not None:
+        rows = rows[: int(bind(statement.limit, parameters) or len(rows))]
+    projection = _projection(statement)
+    if projection[0][0] < 0:
+        return [[len(rows)]]
+    return [[row[names[index]] for index, _ in projection] for row in rows]
+
+
+def _fits(value: Scalar, column: Column, operator: str, wanted: str | None) -> bool:
+    if operator == "is-null":
+        return value is None
+    if operator == "is-not-null":
+        return value is not None
+    if value is None or wanted is None:
+        return False
+    if column.oid == BOOL:
+        wanted = "t" if wanted.lower() in {"t", "true", "1", "on"} else "f"
+    is_equal = encode(value, column, 0) == wanted.encode()
+    return is_equal if operator == "=" else not is_equal
+
+
+# ---- changes -------------------------------------------------------------------------------
+
+
+async def _changes(
+    context: Context,
+    statement: Select,
+    call: Call,
+    parameters: Sequence[str | None],
+    formats: Sequence[int],
+) -> AsyncIterator[tuple[bytes | bytearray, int]]:
+    """Rows of pg_logical_slot_peek_changes and its relatives; get confirms after the last one."""
+    if statement.conditions or statement.order:
+        raise not_served(f"WHERE or ORDER BY with {call.name}")
+    if call.named or len(call.arguments) < 3:
+        raise ServeError("42883", f"{call.name} takes a slot, an LSN, a number, and options in pairs")
+    match = _CHANGES.fullmatch(call.name)
+    assert match is not None
+    values = [bind(value, parameters) for value in call.arguments[:3]]
+    options: list[str | None] = []
+    for value in call.arguments[3:]:
+        text = bind(value, parameters)
+        options += _array(text) if value.type == "text[]" else [text]
+    if len(options) % 2:
+        raise ServeError("22023", "array must have even number of elements")
+    pairs = {
+        _needed(name, "the name of an option"): value
+        for name, value in zip(options[::2], options[1::2], strict=True)
+    }
+    projection = _projection(statement)
+    codes = bytes(_code(index, column, form_of(formats, at)) for at, (index, column) in enumerate(projection))
+    slot = context.acquire(_needed(values[0], "the slot"))
+    try:
+        output = context.output_of(slot, pairs)
+        if not match[2] and not output.is_text:
+            raise ServeError(
+                "0A000",
+                f'logical decoding output plugin "{slot.plugin}" produces binary output, but function '
+                f'"{call.name}" expects textual data',
+                hint=f"Use {call.name.replace('changes', 'binary_changes')}.",
+            )
+        batch = _Batch(context, slot, output, _lsn(values[1]), _count(values[2]))
+        counted = 0
+        async for piece, rows in batch.rows(codes if projection[0][0] >= 0 else b""):
+            counted += rows
+            if projection[0][0] >= 0:
+                yield piece, rows
+        if projection[0][0] < 0:
+            yield data_row([str(counted).encode()]), 1
+        if match[1] == "get":
+            batch.confirm()
+    finally:
+        await context.release(slot)
+
+
+def _code(index: int, column: Column, form: int) -> int:
+    if index < 0:
+        return 0
+    if index < 2 and form == 1:
+        raise not_served("the binary form of an LSN or XID")
+    return 3 if column.oid == BYTEA and form == 0 else index
+
+
+class _Batch:
+    """Transactions of a slot up to an LSN or a number of changes, whole transactions only.
+
+    Args:
+        context: session.
+        slot: taken by it.
+        output: writes the messages.
+        upto_lsn: no transaction that ends after it; None for no limit.
+        upto_n: stop after the transaction that reaches this number of messages; None for no limit.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        slot: Slot,
+        output: Output,
+        upto_lsn: int | None,
+        upto_n: int | None,
+    ) -> None:
+        self._feed = context.feed_of(slot)
+        self._slot = slot
+        self._output = output
+        self._upto_lsn = upto_lsn
+        self._upto_n = upto_n
+        self._walk = Walk(self._feed, start_of(slot))
+        self._reached = (slot.n, slot.epoch, slot.lsn, slot.csn)
+
+    async def rows(self, codes: bytes) -> AsyncIterator[tuple[bytes | bytearray, int]]:
+        """Encoded rows, in pieces."""
+        await self._walk.check_start()
+        last = self._feed.end.look()
+        counted = 0
+        while self._walk.n <= last and (found := await self._walk.next()) is not None:
+            if found.reached is not None:
+                at = found.reached
+                if self._upto_lsn is None or at.lsn <= self._upto_lsn:
+                    self._reached = (at.n, at.epoch, at.lsn, at.csn)
+            if found.block is None:
+                continue
+            block = found.block
+            written = await self._feed.call(lambda block=block: self._output.write(block))  # type: ignore[misc]
+            of_transaction = written.transaction
+            ends = block.transactions.end_lsn
+            count = len(written.ends)
+            stop = count
+            is_over = False
+            if self._upto_lsn is not None:
+                fitting = int(np.searchsorted(ends, np.uint64(self._upto_lsn), "right"))
+                if fitting < len(ends):
+                    stop = int(np.searchsorted(of_transaction, fitting, "left"))
+                    is_over = True
+            if self._upto_n is not None and counted + stop >= self._upto_n:
+                full = int(of_transaction[max(0, self._upto_n - counted - 1)])
+                last_of = int(np.searchsorted(of_transaction, full, "right"))
+                is_open = block.is_open and full == len(ends) - 1
+                if last_of <= stop and not is_open:
+                    stop, is_over = last_of, True
+            first = 0
+            xids = block.transactions.xid[of_transaction] if count else np.empty(0, np.int64)
+            while first < stop:
+                begin = int(written.ends[first - 1]) if first else 0
+                last_message = int(np.searchsorted(written.ends, begin + _CHUNK, "right"))
+                last_message = min(max(last_message, first + 1), stop)
+                yield (
+                    data_rows(
+                        written.content,
+                        written.ends,
+                        written.start_lsn,
+                        xids,
+                        codes,
+                        first,
+                        last_message,
+                    ),
+                    last_message - first,
+                )
+                first = last_message
+            counted += stop
+            if stop:
+                sent = ends[of_transaction[stop - 1]]
+                if not (block.is_open and of_transaction[stop - 1] == len(ends) - 1):
+                    self._reached = (self._walk.n, block.epoch, int(sent), self._reached[3])
+            if is_over:
+                return
+
+    def confirm(self) -> None:
+        """Move the slot to the last transaction that was shown."""
+        self._slot.confirm(*self._reached)
+
+
+def start_of(slot: Slot) -> ReadPosition:
+    """Where the walk of a slot begins."""
+    return ReadPosition(slot.n, slot.epoch, slot.lsn, slot.csn)

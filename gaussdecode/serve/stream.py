@@ -1,0 +1,237 @@
+"""Send a slot's changes to one client, until one of the two ends it.
+
+Three tasks: one sends, one reads what the client says, one looks at the clock. All of what they write are whole
+messages. The sender waits where the client is slow, so that a client holds a bounded number of bytes.
+"""
+
+import asyncio
+import time
+from collections.abc import Coroutine
+from typing import Any, Final
+
+import numpy as np
+
+from gaussdecode.model.lsn import Lsn
+from gaussdecode.serve import messages
+from gaussdecode.serve._framing import xlog_data
+from gaussdecode.serve.block import Block, Messages, Output
+from gaussdecode.serve.connection import ClientGoneError, Connection
+from gaussdecode.serve.errors import ServeError
+from gaussdecode.serve.feed import Feed
+from gaussdecode.serve.messages import EPOCH_2000_US
+from gaussdecode.serve.reader import ReadPosition
+from gaussdecode.serve.slots import Slot
+from gaussdecode.serve.walk import Walk
+
+_CHUNK_BYTES: Final = 256 << 10  # framed at once
+_IDLE_SECONDS: Final = 10.0  # most time without a word to a client
+_TICKS: Final = 6.0  # looks at the clock in a timeout
+
+
+class SenderTimeoutError(Exception):
+    """The client has said nothing for as long as `sender-timeout` allows."""
+
+
+def now_us() -> int:
+    """Microseconds since 1970."""
+    return time.time_ns() // 1000
+
+
+class Stream:
+    """One START_REPLICATION.
+
+    Args:
+        connection: of the client.
+        feed: of the tables that it gets.
+        slot: taken by its session.
+        output: writes its messages.
+        start: where to begin.
+        timeout: seconds after which a silent client is cut off; 0 for never.
+        is_opengauss: the client speaks openGauss' form of keepalives and statuses.
+
+    Attributes:
+        rows: changes that were sent.
+        bytes: bytes of messages that were sent.
+        messages: messages that were sent.
+        sent: the highest LSN that the client may confirm.
+        reached: everything up to here was sent.
+        waits: seconds in which the sender waited for the client.
+        is_at_end: everything that has landed was sent.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        feed: Feed,
+        slot: Slot,
+        output: Output,
+        start: ReadPosition,
+        timeout: float,
+        *,
+        is_opengauss: bool = False,
+    ) -> None:
+        self._connection = connection
+        self._feed = feed
+        self._slot = slot
+        self._output = output
+        self._walk = Walk(feed, start)
+        self._is_opengauss = is_opengauss
+        self._timeout = timeout
+        self._start = start
+        self._written = asyncio.get_running_loop().time()
+        self._entries: list[ReadPosition] = []
+        self.rows = self.bytes = self.messages = 0
+        self.sent = self.reached = start.lsn
+        self.waits = 0.0
+        self.is_at_end = False
+
+    async def run(self) -> None:
+        """Stream until the client ends it by CopyDone.
+
+        Raises:
+            ServeError: it cannot go on.
+            ClientGoneError: the client is gone.
+            SenderTimeoutError: the client is silent.
+        """
+        await self._walk.check_start()
+        self._connection.write(messages.copy_both())
+        parts: list[Coroutine[Any, Any, None]] = [self._send(), self._listen(), self._watch()]
+        tasks = [asyncio.create_task(part) for part in parts]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        for task in tasks:  # of several that ended, an error is told first
+            if task in done and task.exception() is not None:
+                task.result()
+        self._connection.write(messages.message(b"c"))
+
+    # ---- out -------------------------------------------------------------------------------
+
+    async def _send(self) -> None:
+        while True:
+            found = await self._walk.next()
+            self.is_at_end = found is None
+            if found is None:
+                await self._feed.end.wait(self._walk.n, _IDLE_SECONDS)
+            elif found.block is not None:
+                await self._send_block(found.block)
+            elif found.reached is not None:
+                self._reach(found.reached)
+
+    async def _send_block(self, block: Block) -> None:
+        written = await self._feed.call(lambda: self._output.write(block))
+        count = len(written.ends)
+        first = 0
+        while first < count:
+            begin = int(written.ends[first - 1]) if first else 0
+            last = int(np.searchsorted(written.ends, begin + _CHUNK_BYTES, "right"))
+            last = max(last, first + 1)
+            await self._send_part(written, first, last)
+            first = last
+        self.rows += len(block.row_table)
+
+    async def _send_part(self, written: Messages, first: int, last: int) -> None:
+        data = xlog_data(
+            written.content,
+            written.ends,
+            written.start_lsn,
+            written.end_lsn,
+            first,
+            last,
+            now_us() - EPOCH_2000_US,
+        )
+        self._write(data)
+        self.sent = max(self.sent, int(written.end_lsn[first:last].max()))
+        self.bytes += len(data)
+        self.messages += last - first
+        if self._connection.is_clogged:
+            began = time.monotonic()
+            await self._connection.drain()
+            self.waits += time.monotonic() - began
+        else:
+            await asyncio.sleep(0)  # others have their turn
+
+    def _reach(self, position: ReadPosition) -> None:
+        """All of an entry was sent: its position may be confirmed."""
+        self._entries.append(position)
+        is_news = position.lsn > self.sent
+        self.reached = max(self.reached, position.lsn)
+        self.sent = max(self.sent, position.lsn)
+        if is_news and self._feed.end.last < position.n:
+            self._keepalive(wants_reply=False)
+
+    def _keepalive(self, *, wants_reply: bool) -> None:
+        beat = self._output.heartbeat(self.reached, self._slot.lsn, now_us())
+        if beat is not None:
+            ends = np.array([len(beat)], np.int64)
+            lsn = np.array([self.reached], np.uint64)
+            self._write(xlog_data(beat, ends, lsn, lsn, 0, 1, now_us() - EPOCH_2000_US))
+        self._write(messages.keepalive(
+                self.reached, now_us(), wants_reply=wants_reply, is_opengauss=self._is_opengauss
+            ))
+
+    def _write(self, data: bytes) -> None:
+        self._connection.write(data)
+        self._written = asyncio.get_running_loop().time()
+
+    # ---- in --------------------------------------------------------------------------------
+
+    async def _listen(self) -> None:
+        while True:
+            tag, body = await self._connection.read_message()
+            if tag == b"d":
+                self._hear(body)
+            elif tag == b"c":
+                return
+            elif tag == b"X":
+                raise ClientGoneError
+            elif tag == b"f":
+                raise ServeError("57014", "COPY from the client failed")
+            elif tag not in {b"H", b"S"}:
+                raise ServeError("08P01", f"unexpected message type {tag[0]:#04x} during a stream")
+
+    def _hear(self, body: bytes) -> None:
+        status = messages.parse_feedback(body, is_opengauss=self._is_opengauss)
+        if status is None:
+            return
+        if status.flushed:
+            self._confirm(status.flushed)
+        if status.wants_reply:
+            self._keepalive(wants_reply=False)
+
+    def _confirm(self, lsn: int) -> None:
+        if lsn > self.sent:
+            raise ServeError(
+                "22023",
+                f"the client confirms {Lsn(lsn)}, and was sent nothing after {Lsn(self.sent)}",
+                hint="A client confirms only positions that it has received.",
+            )
+        slot = self._slot
+        n, csn = slot.n, slot.csn
+        while self._entries and self._entries[0].lsn <= lsn:
+            passed = self._entries.pop(0)
+            n, csn = passed.n, passed.csn
+        slot.confirm(n, self._start.epoch, lsn, csn)
+
+    # ---- the clock -------------------------------------------------------------------------
+
+    async def _watch(self) -> None:
+        loop = asyncio.get_running_loop()
+        limit = self._timeout
+        half = limit / 2 if limit else _IDLE_SECONDS
+        asked = 0.0
+        while True:
+            await asyncio.sleep(min(_IDLE_SECONDS, half * 2) / _TICKS)
+            silent = loop.time() - self._connection.heard
+            if limit and silent > limit:
+                raise SenderTimeoutError
+            if self._connection.is_clogged:
+                continue
+            if limit and silent > half and asked < self._connection.heard:
+                asked = loop.time()
+                self._keepalive(wants_reply=True)
+            elif loop.time() - self._written > min(half, _IDLE_SECONDS):
+                self._keepalive(wants_reply=False)

@@ -1,0 +1,122 @@
+"""Declare the section `serve`: how `gaussdecode serve` offers a landing to clients."""
+
+import dataclasses
+import ipaddress
+from pathlib import Path
+
+from gaussdecode.settings.types import (
+    GIB,
+    HOUR,
+    KIB,
+    MIB,
+    AbsolutePath,
+    Address,
+    AddressType,
+    Duration,
+    Integer,
+    Size,
+    Text,
+    TextList,
+    refuse,
+    setting,
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Network(Text):
+    """An address, or a network, of IPv4 or IPv6."""
+
+    pattern: str = r"[0-9A-Fa-f.:/]+"
+    shape: str = "an address or a network, as 10.1.2.0/24 or fd00::/8"
+
+    def read(self, value: object) -> str:
+        """Accept what has no bits set beyond its network."""
+        text = Text.read(self, value)
+        try:
+            ipaddress.ip_network(text)
+        except ValueError:
+            raise refuse(value, "is not a network", self.allowed) from None
+        return text
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ServeConfig:
+    """The server of `gaussdecode serve`, which speaks PostgreSQL's replication protocol; docs/serve.md."""
+
+    listen: Address = dataclasses.field(
+        default=Address("127.0.0.1", 15432),
+        metadata=setting(
+            AddressType(),
+            "Address of the port. One that other machines can reach needs `users-file`.",
+        ),
+    )
+    allow: tuple[str, ...] = dataclasses.field(
+        default=(),
+        metadata=setting(
+            TextList(Network()), "Addresses and networks whose clients may connect. Without it, all."
+        ),
+    )
+    users_file: Path | None = dataclasses.field(
+        default=None,
+        metadata=setting(
+            AbsolutePath(),
+            "File of users and verifiers of their passwords, mode 0600, which `gaussdecode serve passwd` "
+            "writes. Without it every client on this machine may do everything.",
+        ),
+    )
+    tls_certificate_file: Path | None = dataclasses.field(
+        default=None,
+        metadata=setting(
+            AbsolutePath(),
+            "PEM file with the certificate of the port, then those between it and its authority. With "
+            "it clients of other machines must speak TLS. It is read again when it changes.",
+        ),
+    )
+    tls_key_file: Path | None = dataclasses.field(
+        default=None,
+        metadata=setting(
+            AbsolutePath(),
+            "PEM file with the private key of that certificate, without a password. Mode 0600, or 0640 "
+            "if root owns it.",
+        ),
+    )
+    connections: int = dataclasses.field(
+        default=100,
+        metadata=setting(
+            Integer(1, 10_000), "Most clients at once, those that log in included."
+        ),
+    )
+    slots: int = dataclasses.field(
+        default=100,
+        metadata=setting(Integer(1, 10_000), "Most virtual slots."),
+    )
+    login_timeout: float = dataclasses.field(
+        default=10.0,
+        metadata=setting(Duration(1.0, HOUR), "Most time from a connection to the end of its log-in."),
+    )
+    sender_timeout: float = dataclasses.field(
+        default=60.0,
+        metadata=setting(
+            Duration(0.0, HOUR),
+            "A client that streams and says nothing for this time is cut off; 0s for never. A client may set its own, "
+            "by the option `sender-timeout` or by `wal_sender_timeout`.",
+        ),
+    )
+    message_bytes: int = dataclasses.field(
+        default=1 * MIB,
+        metadata=setting(Size(16 * KIB, 64 * MIB), "Largest message of a client."),
+    )
+    buffer_bytes: int = dataclasses.field(
+        default=1 * MIB,
+        metadata=setting(
+            Size(64 * KIB, 256 * MIB),
+            "Bytes that wait for one slow client, besides one message, before its sender waits.",
+        ),
+    )
+    cache_bytes: int = dataclasses.field(
+        default=64 * MIB,
+        metadata=setting(
+            Size(1 * MIB, 64 * GIB),
+            "Memory for rows that were read and that other clients are about to need, for each set of tables.",
+        ),
+    )
