@@ -18,6 +18,7 @@ import getpass
 import signal
 import sys
 from pathlib import Path
+from typing import Final
 
 from gaussdecode import logs
 from gaussdecode.daemon.notify import Notifier
@@ -31,13 +32,15 @@ from gaussdecode.settings.sections import PortFiles
 from gaussdecode.settings.serve_section import ServeConfig
 from gaussdecode.settings.types import AddressType
 
-_PASSWD = "passwd"
+_WRITE_USER: Final = "passwd"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("config", help="configuration file, directory of a landing, or passwd")
-    parser.add_argument("passwd", nargs="*", metavar="FILE USER", help="after passwd: file and user")
+    parser.add_argument(
+        "passwd", nargs="*", metavar="FILE USER", help="after passwd: file and user"
+    )
     parser.add_argument("--listen", metavar="HOST:PORT", help="in place of serve.listen")
     parser.add_argument(
         "--password-file", type=Path, help="passwd: file with the password on its first line"
@@ -49,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Serve, or write a user."""
-    if args.config == _PASSWD:
+    if args.config == _WRITE_USER:
         return _passwd(args)
     if args.passwd:
         raise ConfigError("serve takes one configuration or directory")

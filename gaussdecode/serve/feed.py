@@ -33,7 +33,8 @@ _Key = tuple[int, int]
 def block_bytes(block: Block) -> int:
     """Memory of a block."""
     arrays = (block.row_table, block.row_index, block.change_lsn)
-    return sum(rows.rows.nbytes for rows in block.tables) + sum(array.nbytes for array in arrays)
+    size = sum(int(rows.rows.nbytes) for rows in block.tables)
+    return size + sum(array.nbytes for array in arrays)
 
 
 class LogEnd:

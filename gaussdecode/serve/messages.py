@@ -311,8 +311,7 @@ def _format_of(formats: Sequence[int], index: int) -> int:
 def data_row(values: Sequence[bytes | None]) -> bytes:
     """Give a row of a small answer."""
     parts = [_INT16.pack(len(values))]
-    for value in values:
-        parts.append(_INT32.pack(-1) if value is None else _INT32.pack(len(value)) + value)
+    parts += [_INT32.pack(-1) if v is None else _INT32.pack(len(v)) + v for v in values]
     return message(b"D", b"".join(parts))
 
 

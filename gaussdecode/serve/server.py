@@ -28,7 +28,9 @@ from gaussdecode.settings.serve_section import ServeConfig
 _log = get_logger("serve")
 _THREADS: Final = 4  # arbitrary: files are read and messages written without the GIL
 _LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
-_UNKNOWN_VERSION: Final = "15.0"  # what a driver that needs a number gets where the source's is not known
+_UNKNOWN_VERSION: Final = (
+    "15.0"  # what a driver that needs a number gets where the source's is not known
+)
 
 Plugin = Callable[[Mapping[str, str | None]], Output]
 """Makes an output plug-in of the options of a client."""
@@ -111,7 +113,9 @@ class Server:
         self._next = 0
         self._saving = asyncio.Lock()
         version = _UNKNOWN_VERSION
-        self.version_text = f"PostgreSQL {version} (gaussdecode {__version__}, serving what has landed)"
+        self.version_text = (
+            f"PostgreSQL {version} (gaussdecode {__version__}, serving what has landed)"
+        )
         self.shown: Mapping[str, str] = _shown(version, settings)
 
     def _check_listen(self) -> None:
@@ -158,7 +162,9 @@ class Server:
         saver = asyncio.create_task(self._save_always())
         try:
             port = server.sockets[0].getsockname()[1]
-            _log.info(Event.SERVE_STARTED, listen=str(listen), root=str(self._root), slots=len(self.slots))
+            _log.info(
+                Event.SERVE_STARTED, listen=str(listen), root=str(self._root), slots=len(self.slots)
+            )
             started(port)
             await stop.wait()
         finally:
@@ -175,12 +181,16 @@ class Server:
         """Begin the session of a new connection, or refuse it."""
         if not self._is_allowed(connection.peer):
             _log.warning(Event.CLIENT_REFUSED, client=connection.peer, reason="not in serve.allow")
-            self._refuse(connection, ServeError("28000", "no entry of serve.allow has this address"))
+            self._refuse(
+                connection, ServeError("28000", "no entry of serve.allow has this address")
+            )
             return
         if len(self.sessions) >= self.settings.connections:
             self._refuse(
                 connection,
-                ServeError("53300", "sorry, too many clients already", hint="See serve.connections."),
+                ServeError(
+                    "53300", "sorry, too many clients already", hint="See serve.connections."
+                ),
             )
             return
         self._next += 1

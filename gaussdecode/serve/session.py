@@ -132,7 +132,9 @@ class Session:
                 async with asyncio.timeout(self.server.settings.login_timeout):
                     is_in = await self._log_in()
             except TimeoutError:
-                raise ServeError("08006", "the log-in took too long", hint="See serve.login-timeout.") from None
+                raise ServeError(
+                    "08006", "the log-in took too long", hint="See serve.login-timeout."
+                ) from None
             if is_in:
                 self.connection.limit = self.server.settings.message_bytes
                 await self._serve()
@@ -141,7 +143,9 @@ class Session:
         except ServeError as problem:
             self._fatal(problem)
         except SenderTimeoutError:
-            self._fatal(ServeError("08006", "terminating walsender process due to replication timeout"))
+            self._fatal(
+                ServeError("08006", "terminating walsender process due to replication timeout")
+            )
         except asyncio.CancelledError:
             self._fatal(ServeError("57P01", "terminating connection: the server stops"))
         except Exception as error:  # noqa: BLE001 (one client must not end the others)
@@ -278,7 +282,11 @@ class Session:
     async def _password(self) -> bytes:
         tag, body = await self.connection.read_message()
         if tag != b"p":
-            raise ClientGoneError if tag == b"X" else protocol_error("expected an answer to the log-in")
+            raise (
+                ClientGoneError
+                if tag == b"X"
+                else protocol_error("expected an answer to the log-in")
+            )
         return body
 
     def _refused(self) -> ServeError:
@@ -288,7 +296,9 @@ class Session:
         given = startup.parameters
         mode = given.get("replication", "false").lower()
         if mode in {"true", "on", "yes", "1"}:
-            raise sql.not_served("physical replication (replication=true); use replication=database:")
+            raise sql.not_served(
+                "physical replication (replication=true); use replication=database:"
+            )
         if mode not in {"database", "false", "off", "no", "0"}:
             raise ServeError("22023", 'invalid value for parameter "replication"')
         self._is_replication = mode == "database"
@@ -564,16 +574,16 @@ class Session:
         slot = self.acquire(command.name)
         try:
             options = dict(command.options)
-            timeout = options.pop("sender-timeout", None) or self._settings.get("wal_sender_timeout")
+            timeout = options.pop("sender-timeout", None) or self._settings.get(
+                "wal_sender_timeout"
+            )
             seconds = self.server.settings.sender_timeout
             if timeout is not None:
                 seconds = milliseconds(timeout) / 1000
             output = self.output_of(slot, options)
-            start = dataclasses.replace(
-                statements.start_of(slot), lsn=max(slot.lsn, command.lsn)
-            )
+            start = dataclasses.replace(statements.start_of(slot), lsn=max(slot.lsn, command.lsn))
             self.stream = Stream(
-                self.connection, self.feed_of(slot), slot, output, start, seconds,
+                self.connection, self.feed(), slot, output, start, seconds,
                 is_opengauss=self._is_opengauss,
             )  # fmt: skip
             self.slot_name = slot.name
@@ -581,7 +591,7 @@ class Session:
                 Event.CLIENT_STREAMS,
                 client=self.connection.peer,
                 user=self.user,
-                slot=slot.name,
+                slot_name=slot.name,
                 plugin=slot.plugin,
                 lsn=str(Lsn(start.lsn)),
             )
@@ -592,7 +602,7 @@ class Session:
                     Event.CLIENT_STREAM_ENDED,
                     client=self.connection.peer,
                     user=self.user,
-                    slot=slot.name,
+                    slot_name=slot.name,
                     lsn=str(Lsn(slot.lsn)),
                     rows=self.stream.rows,
                     bytes=self.stream.bytes,
@@ -611,7 +621,7 @@ class Session:
 
     @property
     def version(self) -> str:
-        """What version() tells."""
+        """Product and version, as SQL shows them."""
         return self.server.version_text
 
     def slots(self) -> list[Slot]:
@@ -624,18 +634,14 @@ class Session:
 
     async def end_lsn(self) -> int:
         """LSN up to which everything has landed."""
-        return (await self._feed().newest()).lsn
+        return (await self.feed().newest()).lsn
 
-    def _feed(self) -> Feed:
+    def feed(self) -> Feed:
+        """What the user gets: the tables that it may read."""
         account = self._account
         if account is None or account.tables is None:
             return self.server.feeds.feed(None)
         return self.server.feeds.feed(account.tables, account.wants)
-
-    def feed_of(self, slot: Slot) -> Feed:
-        """What a slot is sent of: the tables of the user."""
-        del slot
-        return self._feed()
 
     def output_of(self, slot: Slot, options: Mapping[str, str | None]) -> Output:
         """Make the plug-in of a slot."""
@@ -644,14 +650,16 @@ class Session:
     async def create_slot(self, name: str, plugin: str, *, is_temporary: bool) -> Slot:
         """Create a slot at the end of what has landed."""
         self.server.plugin(plugin)
-        at = await self._feed().newest()
+        at = await self.feed().newest()
         slot = Slot(
             name, plugin, self.user, self.database, self.server.facts().landing_id,
             at.n, at.epoch, at.lsn, at.csn, is_temporary=is_temporary,
         )  # fmt: skip
         slot.owner_process = self.process
         self.server.slots.create(slot)
-        _log.info(Event.CLIENT_SLOT, slot=name, user=self.user, act="create", lsn=str(Lsn(at.lsn)))
+        _log.info(
+            Event.CLIENT_SLOT, slot_name=name, user=self.user, act="create", lsn=str(Lsn(at.lsn))
+        )
         return slot
 
     def _own(self, name: str) -> Slot:
@@ -669,7 +677,7 @@ class Session:
         """Drop a slot."""
         self._own(name)
         self.server.slots.drop(name)
-        _log.info(Event.CLIENT_SLOT, slot=name, user=self.user, act="drop")
+        _log.info(Event.CLIENT_SLOT, slot_name=name, user=self.user, act="drop")
 
     async def advance_slot(self, name: str, lsn: int) -> Slot:
         """Move a slot on without sending anything."""
@@ -677,7 +685,7 @@ class Session:
             raise ServeError("22023", "invalid target WAL LSN")
         slot = self.acquire(name)
         try:
-            at = await self._feed().position(lsn)
+            at = await self.feed().position(lsn)
             if (at.epoch, at.lsn) < (slot.epoch, slot.lsn):
                 raise ServeError(
                     "55000",
@@ -714,8 +722,8 @@ class Session:
             raise ServeError("42704", f'unrecognized configuration parameter "{name[:64]}"')
         return found
 
-    def set(self, name: str, value: str | None) -> None:
-        """Change a setting, or give it its default."""
+    def assign(self, name: str, value: str | None) -> None:
+        """Change a setting, or give it its default; the client is told where drivers follow it."""
         self._assign(name, value)
         shown = _REPORTED.get(name)
         if shown is not None:

@@ -66,7 +66,9 @@ def tokens_of(text: str) -> list[Token]:
         at = match.end()
         kind, value = str(match.lastgroup), match[0]
         if kind == "escaped":
-            inner = re.sub(r"\\(.)", lambda m: _ESCAPES.get(m[1], m[1]), value[2:-1], flags=re.S)
+            inner = re.sub(
+                r"\\(.)", lambda m: _ESCAPES.get(m[1], m[1]), value[2:-1], flags=re.DOTALL
+            )
             found.append(Token("string", inner.replace("''", "'")))
         elif kind == "string":
             found.append(Token(kind, value[1:-1].replace("''", "'")))
@@ -151,7 +153,9 @@ class Reader:
     def error(self) -> ServeError:
         """A syntax error at the present token; strings are not shown, they may be a row's value."""
         token = self.token
-        where = {"end": "end of input", "string": "a string"}.get(token.kind, f'"{token.text[:64]}"')
+        where = {"end": "end of input", "string": "a string"}.get(
+            token.kind, f'"{token.text[:64]}"'
+        )
         return ServeError("42601", f"syntax error at or near {where}", SERVED)
 
 

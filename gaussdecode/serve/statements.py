@@ -13,10 +13,10 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from gaussdecode.model.lsn import Lsn
+from gaussdecode.serve._framing import data_rows
 from gaussdecode.serve.block import Output
 from gaussdecode.serve.errors import ServeError
 from gaussdecode.serve.feed import Feed
-from gaussdecode.serve._framing import data_rows
 from gaussdecode.serve.messages import Column, data_row
 from gaussdecode.serve.reader import ReadPosition
 from gaussdecode.serve.slots import Slot
@@ -27,16 +27,31 @@ BOOL, BYTEA, INT8, INT4, TEXT, OID, XID, LSN, VOID, RECORD, JSON = (
     16, 17, 20, 23, 25, 26, 28, 3220, 2278, 2249, 114,
 )  # fmt: skip
 _CHUNK: Final = 256 << 10
-_BINARY: Final[Mapping[int, str]] = {BOOL: ">?", INT4: ">i", INT8: ">q", OID: ">I", XID: ">I", LSN: ">Q"}
+_BINARY: Final[Mapping[int, str]] = {
+    BOOL: ">?",
+    INT4: ">i",
+    INT8: ">q",
+    OID: ">I",
+    XID: ">I",
+    LSN: ">Q",
+}
 _CHANGES: Final = re.compile(r"pg_logical_slot_(peek|get)_(binary_)?changes")
-_TYPES: Final = {"text": TEXT, "number": INT4, "bool": BOOL, "pg_lsn": LSN, "int": INT4, "bigint": INT8}
+_TYPES: Final = {
+    "text": TEXT,
+    "number": INT4,
+    "bool": BOOL,
+    "pg_lsn": LSN,
+    "int": INT4,
+    "bigint": INT8,
+}
 
 Scalar = str | int | bool | bytes | None
 
 
 class Context(Protocol):
-    """What statements use of a session."""
+    """What statements use of a session; `serve.session.Session` has it, and says what each does."""
 
+    # ruff: noqa: D102
     @property
     def database(self) -> str: ...
     @property
@@ -50,12 +65,12 @@ class Context(Protocol):
     async def advance_slot(self, name: str, lsn: int) -> Slot: ...
     def acquire(self, name: str) -> Slot: ...
     async def release(self, slot: Slot) -> None: ...
-    def feed_of(self, slot: Slot) -> Feed: ...
+    def feed(self) -> Feed: ...
     def output_of(self, slot: Slot, options: Mapping[str, str | None]) -> Output: ...
     async def end_lsn(self) -> int: ...
     def slots(self) -> list[Slot]: ...
     def show(self, name: str) -> str: ...
-    def set(self, name: str, value: str | None) -> None: ...
+    def assign(self, name: str, value: str | None) -> None: ...
     def settings(self) -> Mapping[str, str]: ...
     def streams(self) -> list[Mapping[str, Scalar]]: ...
 
@@ -202,7 +217,7 @@ def _drop(context: Context, values: Sequence[str | None]) -> Scalar:
 
 def _set_config(context: Context, values: Sequence[str | None]) -> Scalar:
     name = _needed(values[0], "the name")
-    context.set(name, values[1])
+    context.assign(name, values[1])
     return context.show(name)
 
 
@@ -340,7 +355,7 @@ def _item_column(item: Item) -> Column:
         oid = _TYPES.get(expression.type, TEXT)
         return Column(item.alias or "?column?", oid)
     if _CHANGES.fullmatch(expression.name):
-        raise not_served(f"{expression.name} outside of FROM; write SELECT * FROM {expression.name}(...)")
+        raise not_served(f"{expression.name} in place of a column; write it after FROM")
     known = _known(expression)
     oid = known.columns[0][1] if len(known.columns) == 1 else RECORD
     return Column(item.alias or expression.name, oid)
@@ -407,7 +422,7 @@ async def run(
         rows: list[Sequence[Scalar]] = [(context.show(statement.name),)]
         return Answer(_of_rows(rows, (Column(statement.name),), formats), "SHOW")
     if isinstance(statement, Set):
-        context.set(statement.name, statement.value)
+        context.assign(statement.name, statement.value)
         return Answer(_of_rows((), (), ()), statement.tag)
     if not isinstance(statement, Select):
         return Answer(_of_rows((), (), ()), statement.tag)
@@ -474,12 +489,14 @@ async def _table(
             raise ServeError("42703", f'column "{condition.column[:64]}" does not exist')
         wanted = bind(condition.value, parameters)
         column = Column(condition.column, available[names.index(condition.column)][1])
-        rows = [row for row in rows if _fits(row[condition.column], column, condition.operator, wanted)]
+        rows = [
+            row for row in rows if _fits(row[condition.column], column, condition.operator, wanted)
+        ]
     for name, is_falling in reversed(statement.order):
         key = names[int(name) - 1] if name.isdigit() and 0 < int(name) <= len(names) else name
         if key not in names:
             raise ServeError("42703", f'column "{name[:64]}" does not exist')
-        rows.sort(key=lambda row: (row[key] is None, str(row[key])), reverse=is_falling)  # noqa: B023
+        rows.sort(key=lambda row: (row[key] is None, str(row[key])), reverse=is_falling)
     if statement.limit is not None:
         rows = rows[: int(bind(statement.limit, parameters) or len(rows))]
     projection = _projection(statement)
@@ -515,7 +532,9 @@ async def _changes(
     if statement.conditions or statement.order:
         raise not_served(f"WHERE or ORDER BY with {call.name}")
     if call.named or len(call.arguments) < 3:
-        raise ServeError("42883", f"{call.name} takes a slot, an LSN, a number, and options in pairs")
+        raise ServeError(
+            "42883", f"{call.name} takes a slot, an LSN, a number, and options in pairs"
+        )
     match = _CHANGES.fullmatch(call.name)
     assert match is not None
     values = [bind(value, parameters) for value in call.arguments[:3]]
@@ -530,15 +549,17 @@ async def _changes(
         for name, value in zip(options[::2], options[1::2], strict=True)
     }
     projection = _projection(statement)
-    codes = bytes(_code(index, column, form_of(formats, at)) for at, (index, column) in enumerate(projection))
+    codes = bytes(
+        _code(index, column, form_of(formats, at)) for at, (index, column) in enumerate(projection)
+    )
     slot = context.acquire(_needed(values[0], "the slot"))
     try:
         output = context.output_of(slot, pairs)
         if not match[2] and not output.is_text:
             raise ServeError(
                 "0A000",
-                f'logical decoding output plugin "{slot.plugin}" produces binary output, but function '
-                f'"{call.name}" expects textual data',
+                f'logical decoding output plugin "{slot.plugin}" produces binary output, but function "{call.name}" '
+                "expects textual data",
                 hint=f"Use {call.name.replace('changes', 'binary_changes')}.",
             )
         batch = _Batch(context, slot, output, _lsn(values[1]), _count(values[2]))
@@ -582,7 +603,7 @@ class _Batch:
         upto_lsn: int | None,
         upto_n: int | None,
     ) -> None:
-        self._feed = context.feed_of(slot)
+        self._feed = context.feed()
         self._slot = slot
         self._output = output
         self._upto_lsn = upto_lsn

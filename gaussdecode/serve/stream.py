@@ -169,9 +169,11 @@ class Stream:
             ends = np.array([len(beat)], np.int64)
             lsn = np.array([self.reached], np.uint64)
             self._write(xlog_data(beat, ends, lsn, lsn, 0, 1, now_us() - EPOCH_2000_US))
-        self._write(messages.keepalive(
+        self._write(
+            messages.keepalive(
                 self.reached, now_us(), wants_reply=wants_reply, is_opengauss=self._is_opengauss
-            ))
+            )
+        )
 
     def _write(self, data: bytes) -> None:
         self._connection.write(data)

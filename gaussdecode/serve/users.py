@@ -33,9 +33,7 @@ from gaussdecode.protocol.gaussdb.auth import derive_keys, sign
 SCRAM_ITERATIONS: Final = 4096  # PostgreSQL's scram_iterations
 SHA256_ITERATIONS: Final = 10_000  # openGauss' auth_iteration_count
 _SCRAM: Final = re.compile(r"SCRAM-SHA-256\$([0-9]{1,8}):([^$:]+)\$([^$:]+):([^$:]+)")
-_SHA256: Final = re.compile(
-    r"sha256\$([0-9]{1,9}):([0-9a-f]{64}):([0-9a-f]{64}):([0-9a-f]{64})"
-)
+_SHA256: Final = re.compile(r"sha256\$([0-9]{1,9}):([0-9a-f]{64}):([0-9a-f]{64}):([0-9a-f]{64})")
 _NAME: Final = re.compile(r"[^\s:\x00-\x1f\x7f]{1,63}")
 _KEYS: Final = frozenset({"scram-sha-256", "sha256", "tables"})
 _FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -116,7 +114,9 @@ class Users:
     def decoy(self, name: str) -> Verifier:
         """A verifier for a name that nobody has: the same at each try, and no password fits."""
         salt = hmac.digest(self._secret, name.encode(), "sha256")
-        return Verifier(SCRAM_ITERATIONS, salt[:16], secrets.token_bytes(32), secrets.token_bytes(32))
+        return Verifier(
+            SCRAM_ITERATIONS, salt[:16], secrets.token_bytes(32), secrets.token_bytes(32)
+        )
 
     def decoy_sha256(self, name: str) -> Verifier:
         """The same for clients of openGauss."""
@@ -152,7 +152,9 @@ def _records(path: Path) -> dict[str, Any]:  # Any: YAML
             f"serve.users-file: {path}: cannot be read as YAML; gaussdecode serve passwd writes such files"
         ) from None
     if not isinstance(records, dict):
-        raise ConfigError(f"serve.users-file: {path}: allowed: a name and its verifiers, many times")
+        raise ConfigError(
+            f"serve.users-file: {path}: allowed: a name and its verifiers, many times"
+        )
     return {str(name): record for name, record in records.items()}
 
 
@@ -202,9 +204,7 @@ def _sha256_verifier(text: object) -> Verifier | None:
     return Verifier(int(match[1]), salt, stored, server)
 
 
-def write_user(
-    path: Path, name: str, password: str, tables: tuple[str, ...] | None = None
-) -> None:
+def write_user(path: Path, name: str, password: str, tables: tuple[str, ...] | None = None) -> None:
     """Add a user, or give one a new password; other users stay as they are.
 
     Args:
@@ -250,7 +250,9 @@ def _scram_text(password: str) -> str:
             password, iteration_count=SCRAM_ITERATIONS, salt=secrets.token_bytes(16)
         )
     except scramp.ScramException:
-        raise ConfigError("the password has characters that SCRAM forbids; choose another") from None
+        raise ConfigError(
+            "the password has characters that SCRAM forbids; choose another"
+        ) from None
     parts = [base64.b64encode(part).decode() for part in (salt, stored, server)]
     return f"SCRAM-SHA-256${int(iterations)}:{parts[0]}${parts[1]}:{parts[2]}"
 
@@ -280,7 +282,16 @@ class ScramExchange:
         Raises:
             ValueError: it is wrong.
         """
-        return self._step(message, self._server.set_client_first, self._server.get_server_first)
+        given = message.decode("utf-8", "replace")
+        # The name is that of the startup packet, and libpq leaves it empty here; the library takes no empty one.
+        header, _, bare = given.partition(",,")
+        named = f"{header},,{re.sub('^n=,', 'n=*,', bare)}".encode()
+
+        def put(text: str) -> None:
+            self._server.set_client_first(text)
+            self._server.client_first_bare = bare
+
+        return self._step(named, put, self._server.get_server_first)
 
     def final(self, message: bytes) -> bytes:
         """Answer the client's proof.
@@ -291,7 +302,9 @@ class ScramExchange:
         return self._step(message, self._server.set_client_final, self._server.get_server_final)
 
     @staticmethod
-    def _step(message: bytes, put: Any, get: Any) -> bytes:  # Any: methods of scramp, which has no types
+    def _step(
+        message: bytes, put: Any, get: Any
+    ) -> bytes:  # Any: methods of scramp, which has no types
         try:
             put(message.decode())
             return str(get()).encode()

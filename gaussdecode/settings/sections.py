@@ -152,7 +152,9 @@ class PortFiles:
         """Each of them by its key in the configuration."""
         files = {"certificate": self.certificate, "key": self.key, "client-ca": self.client_ca}
         return {
-            f"{self.section}.tls-{name}-file": path for name, path in files.items() if path is not None
+            f"{self.section}.tls-{name}-file": path
+            for name, path in files.items()
+            if path is not None
         }
 
 

@@ -53,7 +53,8 @@ class ServeConfig:
     allow: tuple[str, ...] = dataclasses.field(
         default=(),
         metadata=setting(
-            TextList(Network()), "Addresses and networks whose clients may connect. Without it, all."
+            TextList(Network()),
+            "Addresses and networks whose clients may connect. Without it, all.",
         ),
     )
     users_file: Path | None = dataclasses.field(
@@ -82,9 +83,7 @@ class ServeConfig:
     )
     connections: int = dataclasses.field(
         default=100,
-        metadata=setting(
-            Integer(1, 10_000), "Most clients at once, those that log in included."
-        ),
+        metadata=setting(Integer(1, 10_000), "Most clients at once, those that log in included."),
     )
     slots: int = dataclasses.field(
         default=100,
@@ -92,7 +91,9 @@ class ServeConfig:
     )
     login_timeout: float = dataclasses.field(
         default=10.0,
-        metadata=setting(Duration(1.0, HOUR), "Most time from a connection to the end of its log-in."),
+        metadata=setting(
+            Duration(1.0, HOUR), "Most time from a connection to the end of its log-in."
+        ),
     )
     sender_timeout: float = dataclasses.field(
         default=60.0,

@@ -1,6 +1,6 @@
 """Options of a client, as the server's plug-ins read them."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from gaussdecode.serve.errors import ServeError
@@ -58,6 +58,4 @@ def refuse_others(options: Options, known: Collection[str]) -> None:
     for name, text in options.items():
         if name not in known:
             given = "(null)" if text is None else text
-            raise ServeError(
-                INVALID_PARAMETER_VALUE, f'option "{name}" = "{given}" is unknown'
-            )
+            raise ServeError(INVALID_PARAMETER_VALUE, f'option "{name}" = "{given}" is unknown')

@@ -84,10 +84,16 @@ class TablePlan:
             arrays.get("gd_unchanged"),
             arrays.get("gd_raw"),
             old,
-            [self._column(column, arrays[column.landed], is_old=False)
-             for column in self.schema.columns if column.landed in arrays],
-            [self._column(column, olds[column.landed], is_old=True)
-             for column in self.schema.columns if column.landed in olds],
+            [
+                self._column(column, arrays[column.landed], is_old=False)
+                for column in self.schema.columns
+                if column.landed in arrays
+            ],
+            [
+                self._column(column, olds[column.landed], is_old=True)
+                for column in self.schema.columns
+                if column.landed in olds
+            ],
         )
 
     def _column(
@@ -107,9 +113,7 @@ class TablePlan:
         ), array
 
 
-def _printable(
-    column: ServedColumn, array: pa.Array, *, is_gauss: bool
-) -> tuple[pa.Array, int]:
+def _printable(column: ServedColumn, array: pa.Array, *, is_gauss: bool) -> tuple[pa.Array, int]:
     """An array that `_arrow` prints, and how."""
     is_list = pa.types.is_list(array.type)
     of = array.type.value_type if is_list else array.type
@@ -159,9 +163,18 @@ class Planned:
         """Write all messages of a block."""
         all_ = block.transactions
         content, ends, start_lsn, end_lsn, transaction = self._writer.write(
-            all_.xid, all_.end_lsn, all_.commit_lsn, all_.first_lsn, all_.csn, all_.time_us,
-            all_.row_ends, self._skipped(block), block.row_table, block.row_index,
-            block.change_lsn, [self._bind(table) for table in block.tables],
+            all_.xid,
+            all_.end_lsn,
+            all_.commit_lsn,
+            all_.first_lsn,
+            all_.csn,
+            all_.time_us,
+            all_.row_ends,
+            self._skipped(block),
+            block.row_table,
+            block.row_index,
+            block.change_lsn,
+            [self._bind(table) for table in block.tables],
         )
         return Messages(
             content,
