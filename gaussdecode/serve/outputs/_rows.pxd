@@ -32,6 +32,11 @@ cdef struct Column:
     Literal literal
 
 
+cdef enum TruncateFlag:
+    TRUNCATE_CASCADE = 1
+    TRUNCATE_RESTART = 2
+
+
 cdef enum Head:                 # what a plug-in writes before the columns of a row
     HEAD_INSERT
     HEAD_UPDATE
@@ -58,6 +63,9 @@ cdef struct Table:
     Column *old_columns
     Piece[<int>HEADS] heads
     int64_t oid
+    int64_t truncate_count
+    const int64_t *truncate_rows  # rising
+    const uint8_t *truncate_flags
     bint is_told                # what a plug-in has to say of a table once has been said
 
 
@@ -73,6 +81,7 @@ cdef class BoundTable:
 cdef class Writer:
     cdef Buffer content, ends, start_lsns, end_lsns, transactions, scratch
     cdef bint is_lazy           # BEGIN comes with the first row, and no transaction without rows
+    cdef bint has_begun         # of the transaction that goes on in the next block
     cdef int64_t transaction
     cdef const int64_t *xid
     cdef const uint64_t *end_lsn
@@ -84,7 +93,7 @@ cdef class Writer:
     cdef int begin(self, uint64_t lsn) except -1 nogil
     cdef int row(self, Table *table, int64_t row, uint8_t op, uint64_t lsn) except -1 nogil
     cdef int truncate(
-        self, Table **tables, const int32_t *numbers, int64_t count, uint64_t lsn
+        self, Table **tables, const int32_t *numbers, int64_t count, uint8_t flags, uint64_t lsn
     ) except -1 nogil
     cdef int commit(self) except -1 nogil
     cdef int finish(self) except -1 nogil
@@ -95,7 +104,7 @@ cdef class Writer:
     cdef int run(
         self, Table **tables, int64_t table_count, int64_t transaction_count,
         const int64_t *row_ends, const uint8_t *skipped, const int32_t *row_table,
-        const int64_t *row_index, const uint64_t *change_lsn,
+        const int64_t *row_index, const uint64_t *change_lsn, bint is_continued, bint is_open,
     ) except -1 nogil
 
 

@@ -15,6 +15,8 @@ class BoundTable:
         old: pa.Array | None,
         new_columns: list[tuple[Any, pa.Array]],  # Any: `plan.ColumnPlan`
         old_columns: list[tuple[Any, pa.Array]],
+        truncate_rows: npt.NDArray[np.int64],
+        truncate_flags: npt.NDArray[np.uint8],
     ) -> None: ...
 
 class Writer:
@@ -33,4 +35,6 @@ class Writer:
         row_index: npt.NDArray[np.int64],
         change_lsn: npt.NDArray[np.uint64],
         tables: list[BoundTable],
+        is_continued: bool,
+        is_open: bool,
     ) -> tuple[bytes, bytes, bytes, bytes, bytes]: ...

@@ -36,18 +36,27 @@ cdef class BoundTable:
         old: ``gd_old``, or None.
         new_columns: pairs of a `plan.ColumnPlan` and its array.
         old_columns: same, of the old row.
+        truncate_rows: int64, rising: its rows of op T.
+        truncate_flags: uint8: `TruncateFlag` of each.
     """
 
     def __cinit__(
         self, object plan, int64_t length, object op, object unchanged, object raw, object old,
-        list new_columns, list old_columns,
+        list new_columns, list old_columns, const int64_t[::1] truncate_rows,
+        const uint8_t[::1] truncate_flags,
     ):
         cdef int index
-        self.kept = [op, unchanged, raw, old, new_columns, old_columns]
+        self.kept = [
+            op, unchanged, raw, old, new_columns, old_columns, truncate_rows, truncate_flags
+        ]
         self.plan = plan
         self.table.length = length
         self.table.is_wanted = plan.is_wanted
         self.table.oid = plan.oid
+        self.table.truncate_count = min(truncate_rows.shape[0], truncate_flags.shape[0])
+        if self.table.truncate_count:
+            self.table.truncate_rows = &truncate_rows[0]
+            self.table.truncate_flags = &truncate_flags[0]
         self.bind(&self.table.op, op, LeafKind.LEAF_STRING)
         if unchanged is not None:
             self.bind(&self.table.unchanged, unchanged, LeafKind.LEAF_LIST)
@@ -211,6 +220,7 @@ cdef class Writer:
         const uint64_t[::1] first_lsn, const int64_t[::1] csn, const int64_t[::1] time_us,
         const int64_t[::1] row_ends, const uint8_t[::1] skipped, const int32_t[::1] row_table,
         const int64_t[::1] row_index, const uint64_t[::1] change_lsn, list tables,
+        bint is_continued, bint is_open,
     ):
         """Write a block; see `block.Block`.
 
@@ -248,7 +258,7 @@ cdef class Writer:
                 self.run(
                     bound, index, count, &row_ends[0], &skipped[0],
                     &row_table[0] if rows else NULL, &row_index[0] if rows else NULL,
-                    &change_lsn[0] if rows else NULL,
+                    &change_lsn[0] if rows else NULL, is_continued, is_open,
                 )
             return (
                 taken(&self.content), taken(&self.ends), taken(&self.start_lsns),
@@ -265,13 +275,13 @@ cdef class Writer:
     cdef int run(
         self, Table **tables, int64_t table_count, int64_t transaction_count,
         const int64_t *row_ends, const uint8_t *skipped, const int32_t *row_table,
-        const int64_t *row_index, const uint64_t *change_lsn,
+        const int64_t *row_index, const uint64_t *change_lsn, bint is_continued, bint is_open,
     ) except -1 nogil:
         cdef int64_t end
         cdef int64_t index = 0
         cdef int64_t group
-        cdef bint has_begun
         cdef uint8_t op
+        cdef uint8_t flags
         cdef Table *table
         for self.transaction in range(transaction_count):
             end = row_ends[self.transaction]
@@ -281,23 +291,25 @@ cdef class Writer:
             if skipped[self.transaction]:
                 index = end
                 continue
-            has_begun = not self.is_lazy
-            if has_begun:
-                self.begin(self.first_lsn[self.transaction])
+            if self.transaction or not is_continued:
+                self.has_begun = not self.is_lazy
+                if self.has_begun:
+                    self.begin(self.first_lsn[self.transaction])
             while index < end:
                 table = self.table_at(tables, table_count, row_table[index], row_index[index])
                 if not table.is_wanted:
                     index += 1
                     continue
-                if not has_begun:
+                if not self.has_begun:
                     self.begin(change_lsn[index])
-                    has_begun = True
+                    self.has_begun = True
                 op = op_of(table, row_index[index])
                 if op != c"T":
                     self.row(table, row_index[index], op, change_lsn[index])
                     index += 1
                     continue
                 # One record of the log that truncates several tables has one LSN.
+                flags = truncate_flags_of(table, row_index[index])
                 group = index + 1
                 while (
                     group < end and change_lsn[group] == change_lsn[index]
@@ -307,9 +319,11 @@ cdef class Writer:
                     if not table.is_wanted or op_of(table, row_index[group]) != c"T":
                         break
                     group += 1
-                self.truncate(tables, row_table + index, group - index, change_lsn[index])
+                self.truncate(
+                    tables, row_table + index, group - index, flags, change_lsn[index]
+                )
                 index = group
-            if has_begun:
+            if self.has_begun and not (is_open and self.transaction == transaction_count - 1):
                 self.commit()
         return self.finish()
 
@@ -328,7 +342,7 @@ cdef class Writer:
         return 0
 
     cdef int truncate(
-        self, Table **tables, const int32_t *numbers, int64_t count, uint64_t lsn
+        self, Table **tables, const int32_t *numbers, int64_t count, uint8_t flags, uint64_t lsn
     ) except -1 nogil:
         return 0
 
@@ -352,3 +366,12 @@ cdef class Writer:
 cdef uint8_t op_of(const Table *table, int64_t row) noexcept nogil:
     cdef Piece piece = leaf_bytes(&table.op, row)
     return piece.data[0] if piece.size else 0
+
+
+cdef uint8_t truncate_flags_of(const Table *table, int64_t row) noexcept nogil:
+    """Flags of a row of op T; there are few."""
+    cdef int64_t index
+    for index in range(table.truncate_count):
+        if table.truncate_rows[index] == row:
+            return table.truncate_flags[index]
+    return 0

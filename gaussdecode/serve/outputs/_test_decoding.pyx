@@ -5,7 +5,8 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from gaussdecode.serve.outputs._arrow cimport print_integer, print_timestamp
 from gaussdecode.serve.outputs._rows cimport (
     HEAD_DELETE, HEAD_INSERT, HEAD_NEW, HEAD_OLD, HEAD_TRUNCATE, HEAD_UPDATE, TEXT_NULL,
-    TEXT_UNCHANGED, Column, Table, Text, Writer, has_old_row, put, put_literal, read_text,
+    TEXT_UNCHANGED,
+    TRUNCATE_CASCADE, TRUNCATE_RESTART, Column, Table, Text, Writer, has_old_row, put, put_literal, read_text,
 )
 from gaussdecode.wire._layout cimport buffer_append
 
@@ -78,7 +79,7 @@ cdef class TestDecodingWriter(Writer):
         return 0
 
     cdef int truncate(
-        self, Table **tables, const int32_t *numbers, int64_t count, uint64_t lsn
+        self, Table **tables, const int32_t *numbers, int64_t count, uint8_t flags, uint64_t lsn
     ) except -1 nogil:
         cdef int64_t index
         buffer_append(&self.content, b"table ", 6)
@@ -86,5 +87,11 @@ cdef class TestDecodingWriter(Writer):
             if index:
                 buffer_append(&self.content, b", ", 2)
             put(&self.content, tables[numbers[index]].heads[<int>HEAD_TRUNCATE])
-        buffer_append(&self.content, b": TRUNCATE: (no-flags)", 22)
+        buffer_append(&self.content, b": TRUNCATE:", 11)
+        if flags & TRUNCATE_RESTART:
+            buffer_append(&self.content, b" restart_seqs", 13)
+        if flags & TRUNCATE_CASCADE:
+            buffer_append(&self.content, b" cascade", 8)
+        if not flags:
+            buffer_append(&self.content, b" (no-flags)", 11)
         return self.end_message(lsn, False)

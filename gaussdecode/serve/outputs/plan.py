@@ -72,8 +72,9 @@ class TablePlan:
     prefix: Callable[[ServedColumn], bytes]
     is_gauss: bool = False
 
-    def bind(self, rows: pa.RecordBatch) -> BoundTable:
+    def bind(self, table: TableRows) -> BoundTable:
         """Point into the arrays of rows."""
+        rows = table.rows
         arrays = dict(zip(rows.schema.names, rows.columns, strict=True))
         old = arrays.get("gd_old")
         olds = {} if old is None else {field.name: old.field(i) for i, field in enumerate(old.type)}
@@ -94,6 +95,8 @@ class TablePlan:
                 for column in self.schema.columns
                 if column.landed in olds
             ],
+            np.array(list(table.truncates), np.int64),
+            np.array([c + 2 * r for c, r in table.truncates.values()], np.uint8),
         )
 
     def _column(
@@ -175,6 +178,8 @@ class Planned:
             block.row_index,
             block.change_lsn,
             [self._bind(table) for table in block.tables],
+            block.is_continued,
+            block.is_open,
         )
         return Messages(
             content,
@@ -188,7 +193,7 @@ class Planned:
         plan = self._plans.get(id(table.schema))
         if plan is None:
             plan = self._plans[id(table.schema)] = self.plan(table.schema)
-        return plan.bind(table.rows)
+        return plan.bind(table)
 
     def _skipped(self, block: Block) -> npt.NDArray[np.uint8]:
         """1 for each transaction that is left out."""

@@ -20,7 +20,8 @@ class TestDecoding(Planned):
     """test_decoding of PostgreSQL 14 to 18.
 
     Other bytes than the server's: a domain is spelled as its base type; a generated column is
-    missing, since the stream that landed does not have it; TRUNCATE has ``(no-flags)``.
+    missing, since the stream that landed does not have it; a TRUNCATE of several tables
+    is several lines, where the landing does not have the LSN of changes.
 
     Args:
         options: of the client.
