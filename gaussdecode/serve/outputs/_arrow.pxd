@@ -23,6 +23,7 @@ cdef enum LeafKind:
     LEAF_TIMESTAMP
     LEAF_TIMESTAMPTZ
     LEAF_STRING
+    LEAF_NUMERIC
     LEAF_BINARY
     LEAF_HEADLESS               # bytes as GaussDB prints raw and blob
     LEAF_STRUCT                 # months, days, micros where it is a value
@@ -30,9 +31,15 @@ cdef enum LeafKind:
     LEAF_MAP
 
 
+cdef enum Digits:               # of numbers
+    DIGITS_SHORTEST             # as PostgreSQL prints them
+    DIGITS_EXACT                # as openGauss does: 18 or 9, no zero before the point
+    DIGITS_ROUNDED              # same, 15 or 6
+
+
 cdef struct Leaf:
     LeafKind kind
-    bint is_gauss               # numbers below 1 have no zero before the point
+    Digits digits
     int scale                   # of a decimal
     int64_t length
     int64_t offset              # of element 0 in the buffers
@@ -48,6 +55,7 @@ cdef enum LeafForm:             # where the array alone does not tell how its va
     FORM_HEADLESS = 1
     FORM_SHORTEST32 = 2
     FORM_SHORTEST64 = 3
+    FORM_NUMERIC = 4            # text of a numeric, as GaussDB prints it
 
 
 cdef struct Piece:              # bytes that live elsewhere
@@ -78,7 +86,7 @@ cdef inline void leaf_range(
     end[0] = offsets[1]
 
 
-cdef int leaf_bind(Leaf *leaf, object array, bint is_gauss, LeafForm form) except -1
+cdef int leaf_bind(Leaf *leaf, object array, Digits digits, LeafForm form) except -1
 cdef void leaf_free(Leaf *leaf) noexcept
 cdef int leaf_print(const Leaf *leaf, int64_t row, Buffer *out) except -1 nogil
 cdef int print_integer(int64_t value, Buffer *out) except -1 nogil

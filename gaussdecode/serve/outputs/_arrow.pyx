@@ -56,7 +56,7 @@ cdef const char *HEX_LOWER = b"0123456789abcdef"
 cdef const char *HEX_UPPER = b"0123456789ABCDEF"
 
 
-cdef int leaf_bind(Leaf *leaf, object array, bint is_gauss, LeafForm form) except -1:
+cdef int leaf_bind(Leaf *leaf, object array, Digits digits, LeafForm form) except -1:
     """Point a leaf at an array, which has to live as long as the leaf."""
     memset(leaf, 0, sizeof(Leaf))
     schema, content = array.__arrow_c_array__()
@@ -66,20 +66,22 @@ cdef int leaf_bind(Leaf *leaf, object array, bint is_gauss, LeafForm form) excep
         <const ArrowArray *>PyCapsule_GetPointer(content, b"arrow_array"),
         0,
     )
-    return mark(leaf, is_gauss, form)
+    return mark(leaf, digits, form)
 
 
-cdef int mark(Leaf *leaf, bint is_gauss, LeafForm form) except -1:
+cdef int mark(Leaf *leaf, Digits digits, LeafForm form) except -1:
     cdef int index
-    leaf.is_gauss = is_gauss
+    leaf.digits = digits
     if form == FORM_HEADLESS and leaf.kind == LEAF_BINARY:
         leaf.kind = LEAF_HEADLESS
     elif leaf.kind == LEAF_STRING and form == FORM_SHORTEST32:
         leaf.kind = LEAF_SHORTEST32
     elif leaf.kind == LEAF_STRING and form == FORM_SHORTEST64:
         leaf.kind = LEAF_SHORTEST64
+    elif leaf.kind == LEAF_STRING and form == FORM_NUMERIC:
+        leaf.kind = LEAF_NUMERIC
     for index in range(leaf.child_count):
-        mark(&leaf.children[index], is_gauss, form)
+        mark(&leaf.children[index], digits, form)
     return 0
 
 
@@ -404,6 +406,16 @@ cdef int print_digits(double value, int digits, Buffer *out) except -1 nogil:
     return buffer_append(out, start, size)
 
 
+cdef int print_numeric(const uint8_t *text, size_t size, Buffer *out) except -1 nogil:
+    """Append a numeric without the zero before its point."""
+    cdef size_t at = size > 0 and text[0] == c"-"
+    if size > at + 1 and text[at] == c"0" and text[at + 1] == c".":
+        buffer_append(out, text, at)
+        at += 1
+        return buffer_append(out, text + at, size - at)
+    return buffer_append(out, text, size)
+
+
 cdef int print_hex(
     const uint8_t *data, size_t size, const char *digits, Buffer *out
 ) except -1 nogil:
@@ -443,7 +455,7 @@ cdef int print_element(Buffer *out, size_t start) except -1 nogil:
     """Quote an element that stands from `start` to the end, where it needs it."""
     cdef size_t size = out.size - start
     cdef size_t extra = 2
-    cdef size_t index
+    cdef size_t index, _index
     cdef uint8_t *source
     cdef uint8_t *target
     if not element_needs_quotes(out.data + start, size):
@@ -456,7 +468,7 @@ cdef int print_element(Buffer *out, size_t start) except -1 nogil:
     out.size += extra
     target -= 1
     target[0] = c'"'
-    for index in range(size):  # backwards: the text moves up in its own place
+    for _index in range(size):  # backwards: the text moves up in its own place
         source -= 1
         target -= 1
         target[0] = source[0]
@@ -501,12 +513,16 @@ cdef int leaf_print(const Leaf *leaf, int64_t row, Buffer *out) except -1 nogil:
     if leaf.kind == LEAF_INT64:
         return print_integer((<const int64_t *>leaf.values)[at], out)
     if leaf.kind == LEAF_FLOAT32:
-        return print_digits((<const float *>leaf.values)[at], 9, out)
+        return print_digits(
+            (<const float *>leaf.values)[at], 6 if leaf.digits == DIGITS_ROUNDED else 9, out
+        )
     if leaf.kind == LEAF_FLOAT64:
-        return print_digits((<const double *>leaf.values)[at], 18, out)
+        return print_digits(
+            (<const double *>leaf.values)[at], 15 if leaf.digits == DIGITS_ROUNDED else 18, out
+        )
     if leaf.kind == LEAF_DECIMAL:
         return print_decimal(
-            <const uint8_t *>leaf.values + 16 * at, leaf.scale, leaf.is_gauss, out
+            <const uint8_t *>leaf.values + 16 * at, leaf.scale, leaf.digits != DIGITS_SHORTEST, out
         )
     if leaf.kind == LEAF_DATE:
         return print_date((<const int32_t *>leaf.values)[at], out)
@@ -528,6 +544,8 @@ cdef int leaf_print(const Leaf *leaf, int64_t row, Buffer *out) except -1 nogil:
         return print_shortest(piece.data, piece.size, 15, out)
     if leaf.kind == LEAF_SHORTEST32:
         return print_shortest(piece.data, piece.size, 6, out)
+    if leaf.kind == LEAF_NUMERIC:
+        return print_numeric(piece.data, piece.size, out)
     if leaf.kind == LEAF_BINARY:
         buffer_append(out, b"\\x", 2)
         return print_hex(piece.data, piece.size, HEX_LOWER, out)

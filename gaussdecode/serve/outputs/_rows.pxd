@@ -30,6 +30,7 @@ cdef struct Column:
     Piece raw_key               # of its text in gd_raw; empty: none can be there
     Piece prefix                # what a plug-in writes before the value
     Literal literal
+    bint in_identity
 
 
 cdef enum TruncateFlag:
@@ -45,6 +46,11 @@ cdef enum Head:                 # what a plug-in writes before the columns of a 
     HEAD_OLD                    # before the old row of an update or a delete
     HEAD_NEW                    # before the new row of an update that has an old one
     HEADS
+
+
+cdef enum Skip:
+    SKIP_TRANSACTION = 1
+    SKIP_ROWS = 2
 
 
 cdef struct Table:

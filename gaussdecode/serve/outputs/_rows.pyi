@@ -8,6 +8,7 @@ class BoundTable:
     def __init__(
         self,
         plan: Any,  # Any: `plan.TablePlan`, which imports this module
+        heads: tuple[bytes, ...],
         length: int,
         op: pa.Array,
         unchanged: pa.Array | None,

@@ -10,7 +10,7 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memchr, memcmp
 
 from gaussdecode.serve.outputs._arrow cimport (
-    Leaf, LeafForm, LeafKind, Piece, leaf_bind, leaf_bytes, leaf_free, leaf_is_null, leaf_print,
+    Digits, Leaf, LeafForm, LeafKind, Piece, leaf_bind, leaf_bytes, leaf_free, leaf_is_null, leaf_print,
     leaf_range,
 )
 from gaussdecode.wire._layout cimport Buffer, buffer_append, buffer_free
@@ -29,6 +29,7 @@ cdef class BoundTable:
 
     Args:
         plan: `plan.TablePlan`.
+        heads: bytes for each `Head`.
         length: number of rows.
         op: ``gd_op``.
         unchanged: ``gd_unchanged``, or None.
@@ -41,7 +42,7 @@ cdef class BoundTable:
     """
 
     def __cinit__(
-        self, object plan, int64_t length, object op, object unchanged, object raw, object old,
+        self, object plan, object heads, int64_t length, object op, object unchanged, object raw, object old,
         list new_columns, list old_columns, const int64_t[::1] truncate_rows,
         const uint8_t[::1] truncate_flags,
     ):
@@ -77,23 +78,24 @@ cdef class BoundTable:
         for column, array in old_columns:
             self.table.old_count += 1
             self.bind_column(&self.table.old_columns[self.table.old_count - 1], column, array)
-        for index, text in enumerate(plan.heads):
+        for index, text in enumerate(heads):
             self.table.heads[index] = piece_of(text, self.kept)
 
     cdef int bind(self, Leaf *leaf, object array, LeafKind kind) except -1:
-        leaf_bind(leaf, array, False, LeafForm.FORM_PLAIN)
+        leaf_bind(leaf, array, Digits.DIGITS_SHORTEST, LeafForm.FORM_PLAIN)
         if leaf.kind != kind or leaf.length != self.table.length:
             raise ValueError(f"a column of a landing is not as its format says: {array.type}")
         return 0
 
     cdef int bind_column(self, Column *column, object plan, object array) except -1:
-        leaf_bind(&column.leaf, array, plan.is_gauss, plan.form)
+        leaf_bind(&column.leaf, array, plan.digits, plan.form)
         if column.leaf.length != self.table.length:
             raise ValueError(f"column {plan.name} has another number of rows than its table")
         column.landed = piece_of(plan.landed, self.kept)
         column.raw_key = piece_of(plan.raw_key, self.kept)
         column.prefix = piece_of(plan.prefix, self.kept)
         column.literal = plan.literal
+        column.in_identity = plan.in_identity
         return 0
 
     def __dealloc__(self):
@@ -225,7 +227,7 @@ cdef class Writer:
         """Write a block; see `block.Block`.
 
         Args:
-            skipped: 1 for each transaction that is left out.
+            skipped: a `Skip` for each transaction, or 0.
             tables: `BoundTable` of each table.
 
         Returns:
@@ -288,13 +290,15 @@ cdef class Writer:
             if end < index:
                 with gil:
                     raise ValueError("the rows of a block's transactions overlap")
-            if skipped[self.transaction]:
+            if skipped[self.transaction] == SKIP_TRANSACTION:
                 index = end
                 continue
             if self.transaction or not is_continued:
                 self.has_begun = not self.is_lazy
                 if self.has_begun:
                     self.begin(self.first_lsn[self.transaction])
+            if skipped[self.transaction] == SKIP_ROWS:
+                index = end
             while index < end:
                 table = self.table_at(tables, table_count, row_table[index], row_index[index])
                 if not table.is_wanted:

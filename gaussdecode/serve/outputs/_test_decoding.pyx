@@ -14,7 +14,13 @@ cdef const char *NO_TUPLE = b" (no-tuple-data)"
 
 
 cdef class TestDecodingWriter(Writer):
-    """Args: `has_xids`, `has_times`: what BEGIN and COMMIT say. `is_lazy`: see `Writer`."""
+    """Writes lines.
+
+    Args:
+        has_xids: BEGIN and COMMIT say the transaction's id.
+        has_times: COMMIT says the commit time.
+        is_lazy: see `Writer`.
+    """
 
     cdef bint has_xids, has_times
 
@@ -62,10 +68,10 @@ cdef class TestDecodingWriter(Writer):
 
     cdef int columns(self, Table *table, int64_t row, bint is_old) except -1 nogil:
         """Write all columns of the new row, or those of the old one that are not NULL."""
-        cdef int index
+        cdef int _index
         cdef Text text
         cdef const Column *column = table.old_columns if is_old else table.new_columns
-        for index in range(table.old_count if is_old else table.new_count):
+        for _index in range(table.old_count if is_old else table.new_count):
             read_text(table, column, is_old, row, &self.scratch, &text)
             if not is_old or text.state != TEXT_NULL:
                 put(&self.content, column.prefix)

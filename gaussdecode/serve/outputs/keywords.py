@@ -30,6 +30,30 @@ POSTGRESQL: Final = frozenset(
 """Keywords of PostgreSQL 17 and 18 that are not unreserved. Older versions lack some of JSON and
 ``merge_action`` and ``system_user``, and leave columns of these names unquoted."""
 
+OPENGAUSS: Final = frozenset(
+    """
+    all analyse analyze and any array as asc asymmetric authid authorization between bigint
+    binary binary_double binary_integer bit boolean both bucketcnt buckets byteawithoutorder
+    byteawithoutorderwithequal case cast char character check coalesce collate collation
+    column compact concurrently constraint create cross csn current_catalog current_date
+    current_role current_schema current_time current_timestamp current_user date dec decimal
+    decode default deferrable deltamerge desc distinct do else end except excluded exists
+    extract false fenced fetch float for foreign freeze from full grant greatest group
+    grouping groupparent having hdfsdirectory ilike in initially inner inout int integer
+    intersect interval into is join leading least left less like limit localtime
+    localtimestamp maxvalue minus modify national natural nchar nocycle none not notnull
+    null nullif number numeric nvarchar nvarchar2 nvl offset on only or order out outer
+    overlaps overlay performance placing position precision primary priorer procedure real
+    recyclebin references reject returning right row rownum select session_user setof
+    similar smalldatetime smallint some substring symmetric sysdate table tablesample then
+    time timecapsule timestamp timestampdiff tinyint to trailing treat trim true union
+    unique user using values varchar varchar2 variadic verbose verify when where window with
+    xmlattributes xmlconcat xmlelement xmlexists xmlforest xmlparse xmlpi xmlroot
+    xmlserialize
+    """.split()  # noqa: SIM905 - shorter lines
+)
+"""The same of openGauss; other versions have a few more or less."""
+
 
 def quote_identifier(name: str, keywords: frozenset[str] = POSTGRESQL) -> str:
     """Quote a name where the server would.

@@ -2,20 +2,23 @@
 
 import dataclasses
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from gaussdecode.model.types import is_headless_hex, type_oid
+from gaussdecode.model.types import is_headless_hex, is_numeric, type_oid
 from gaussdecode.serve.block import Block, Messages, ServedColumn, TableRows, TableSchema
 from gaussdecode.serve.outputs._rows import BoundTable, Writer
 
 QUOTED, BARE, BIT, BOOL = range(4)
 """How a value is quoted in SQL: `Literal` of ``_rows.pxd``."""
-_PLAIN, _HEADLESS, _SHORTEST32, _SHORTEST64 = range(4)
+SHORTEST, EXACT, ROUNDED = range(3)
+"""How numbers are printed: `Digits` of ``_arrow.pxd``."""
+SKIP_TRANSACTION, SKIP_ROWS = 1, 2
+_PLAIN, _HEADLESS, _SHORTEST32, _SHORTEST64, _NUMERIC = range(5)
 _OLD: Final = "old."
 _LITERALS: Final = {
     **dict.fromkeys((20, 21, 23, 26, 700, 701, 1700), BARE),
@@ -26,6 +29,9 @@ _INT1: Final = 5545
 _USERS_ARRAY: Final = re.compile(
     r"""(?P<schema>(?:"(?:[^"]|"")*"|[^."]+)\.)?(?P<quote>"?)_(?P<name>.+)"""
 )
+
+
+Columns = Sequence[ServedColumn]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -39,7 +45,8 @@ class ColumnPlan:
         prefix: bytes before its value.
         literal: how its value is quoted.
         form: how its array prints, where the array does not tell.
-        is_gauss: numbers are printed as GaussDB does.
+        digits: how numbers are printed.
+        in_identity: it identifies a row.
     """
 
     name: str
@@ -48,7 +55,8 @@ class ColumnPlan:
     prefix: bytes
     literal: int
     form: int
-    is_gauss: bool
+    digits: int
+    in_identity: bool
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -59,18 +67,19 @@ class TablePlan:
         schema: its columns and names.
         is_wanted: its rows are written.
         oid: of the table; 0 where it is not known.
-        heads: bytes before the columns of an insert, an update, a delete; name in a truncate; bytes
-            before an old row, and before a new one after it.
+        heads: of the columns of the new row and of the old one, the bytes before those of an insert,
+            an update, a delete; what stands for the table in a truncate; bytes before an old row, and
+            before a new one after it.
         prefix: bytes before the value of a column, by column.
-        is_gauss: numbers are printed as GaussDB does.
+        digits: how numbers are printed.
     """
 
     schema: TableSchema
     is_wanted: bool
     oid: int
-    heads: tuple[bytes, ...]
+    heads: Callable[[Columns, Columns], tuple[bytes, ...]]
     prefix: Callable[[ServedColumn], bytes]
-    is_gauss: bool = False
+    digits: int = SHORTEST
 
     def bind(self, table: TableRows) -> BoundTable:
         """Point into the arrays of rows."""
@@ -78,23 +87,18 @@ class TablePlan:
         arrays = dict(zip(rows.schema.names, rows.columns, strict=True))
         old = arrays.get("gd_old")
         olds = {} if old is None else {field.name: old.field(i) for i, field in enumerate(old.type)}
+        new_columns = [column for column in self.schema.columns if column.landed in arrays]
+        old_columns = [column for column in self.schema.columns if column.landed in olds]
         return BoundTable(
             self,
+            self.heads(new_columns, old_columns),
             len(rows),
             arrays["gd_op"],
             arrays.get("gd_unchanged"),
             arrays.get("gd_raw"),
             old,
-            [
-                self._column(column, arrays[column.landed], is_old=False)
-                for column in self.schema.columns
-                if column.landed in arrays
-            ],
-            [
-                self._column(column, olds[column.landed], is_old=True)
-                for column in self.schema.columns
-                if column.landed in olds
-            ],
+            [self._column(c, arrays[c.landed], is_old=False) for c in new_columns],
+            [self._column(c, olds[c.landed], is_old=True) for c in old_columns],
             np.array(list(table.truncates), np.int64),
             np.array([c + 2 * r for c, r in table.truncates.values()], np.uint8),
         )
@@ -104,35 +108,40 @@ class TablePlan:
     ) -> tuple[ColumnPlan, pa.Array]:
         key = _OLD + column.landed if is_old else column.landed
         is_taken = is_old and any(other.landed == key for other in self.schema.columns)
-        array, form = _printable(column, array, is_gauss=self.is_gauss)
+        array, form = _printable(column, array, digits=self.digits)
         return ColumnPlan(
             column.name,
             column.landed.encode(),
             b"" if is_taken else key.encode(),
             self.prefix(column),
-            _literal(column, is_gauss=self.is_gauss),
+            _literal(column, digits=self.digits),
             form,
-            self.is_gauss,
+            self.digits,
+            column.in_identity,
         ), array
 
 
-def _printable(column: ServedColumn, array: pa.Array, *, is_gauss: bool) -> tuple[pa.Array, int]:
+def _printable(column: ServedColumn, array: pa.Array, *, digits: int) -> tuple[pa.Array, int]:
     """An array that `_arrow` prints, and how."""
     is_list = pa.types.is_list(array.type)
     of = array.type.value_type if is_list else array.type
-    if pa.types.is_floating(of) and not is_gauss:
+    if pa.types.is_floating(of) and digits == SHORTEST:
         form = _SHORTEST32 if pa.types.is_float32(of) else _SHORTEST64
         return array.cast(pa.list_(pa.string()) if is_list else pa.string()), form
-    return array, _HEADLESS if is_headless_hex(_oid(column)) else _PLAIN
+    oid = column_oid(column)
+    if digits != SHORTEST and is_numeric(oid) and pa.types.is_string(of):
+        return array, _NUMERIC
+    return array, _HEADLESS if is_headless_hex(oid) else _PLAIN
 
 
-def _oid(column: ServedColumn) -> int:
+def column_oid(column: ServedColumn) -> int:
+    """OID of its type; 0 where it is not known."""
     return column.type_oid or type_oid(column.type) or 0
 
 
-def _literal(column: ServedColumn, *, is_gauss: bool) -> int:
-    oid = _oid(column)
-    return BARE if is_gauss and oid == _INT1 else _LITERALS.get(oid, QUOTED)
+def _literal(column: ServedColumn, *, digits: int) -> int:
+    oid = column_oid(column)
+    return BARE if digits != SHORTEST and oid == _INT1 else _LITERALS.get(oid, QUOTED)
 
 
 def format_type(column: ServedColumn) -> str:
@@ -151,9 +160,11 @@ class Planned:
     Args:
         writer: writes the messages.
         only_local: transactions that came from elsewhere are left out.
+        skip: what is left out of them.
     """
 
-    def __init__(self, writer: Writer, *, only_local: bool) -> None:
+    def __init__(self, writer: Writer, *, only_local: bool, skip: int = SKIP_TRANSACTION) -> None:
+        self._skip = skip
         self._writer = writer
         self._only_local = only_local
         self._plans: dict[int, TablePlan] = {}
@@ -196,9 +207,9 @@ class Planned:
         return plan.bind(table)
 
     def _skipped(self, block: Block) -> npt.NDArray[np.uint8]:
-        """1 for each transaction that is left out."""
+        """`Skip` of each transaction, or 0."""
         origin = block.transactions.origin
         skipped = np.zeros(len(origin), np.uint8)
         if self._only_local and origin.count(None) != len(origin):
-            skipped[:] = [name is not None for name in origin]
+            skipped[[name is not None for name in origin]] = self._skip
         return skipped

@@ -1,10 +1,13 @@
 """Output plug-ins by name."""
 
+import functools
 from collections.abc import Callable
 from typing import Final
 
 from gaussdecode.serve.block import Output
 from gaussdecode.serve.errors import ServeError
+from gaussdecode.serve.outputs.gauss import PLUGINS as GAUSS_PLUGINS
+from gaussdecode.serve.outputs.gauss import GaussOutput
 from gaussdecode.serve.outputs.options import Options
 from gaussdecode.serve.outputs.test_decoding import TestDecoding
 
@@ -12,6 +15,7 @@ UNDEFINED_FILE: Final = "58P01"
 
 PLUGINS: Final[dict[str, Callable[[Options], Output]]] = {
     "test_decoding": TestDecoding,
+    **{name: functools.partial(GaussOutput, name) for name in GAUSS_PLUGINS},
 }
 """A plug-in with the options of a client, by the name that a slot is created with."""
 

@@ -54,7 +54,7 @@ class TestDecoding(Planned):
             schema,
             is_wanted=True,
             oid=schema.oid,
-            heads=(
+            heads=lambda *_: (
                 f"{head}INSERT:".encode(),
                 f"{head}UPDATE:".encode(),
                 f"{head}DELETE:".encode(),
