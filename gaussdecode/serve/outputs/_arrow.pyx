@@ -303,7 +303,9 @@ cdef int print_decimal(
     cdef uint8_t[48] digits
     cdef int at = 48
     cdef int count = 0
+    cdef bint has_zero
     memcpy(&magnitude, value, 16)
+    has_zero = not is_gauss or magnitude == 0
     if value[15] & 0x80:
         magnitude = 0 - magnitude
         buffer_append(out, b"-", 1)
@@ -311,7 +313,7 @@ cdef int print_decimal(
         if count == scale and scale:
             at -= 1
             digits[at] = c"."
-            if is_gauss and not magnitude:
+            if not has_zero and not magnitude:
                 break
         at -= 1
         digits[at] = <uint8_t>(c"0" + <int>(magnitude % 10))
@@ -407,9 +409,13 @@ cdef int print_digits(double value, int digits, Buffer *out) except -1 nogil:
 
 
 cdef int print_numeric(const uint8_t *text, size_t size, Buffer *out) except -1 nogil:
-    """Append a numeric without the zero before its point."""
+    """Append a numeric without the zero before its point; that of a zero stays."""
     cdef size_t at = size > 0 and text[0] == c"-"
-    if size > at + 1 and text[at] == c"0" and text[at + 1] == c".":
+    cdef size_t index
+    cdef bint is_zero = True
+    for index in range(at, size):
+        is_zero = is_zero and (text[index] == c"0" or text[index] == c".")
+    if not is_zero and size > at + 1 and text[at] == c"0" and text[at + 1] == c".":
         buffer_append(out, text, at)
         at += 1
         return buffer_append(out, text + at, size - at)

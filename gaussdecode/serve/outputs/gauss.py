@@ -286,10 +286,10 @@ def _no_prefix(_column: ServedColumn) -> bytes:
 
 
 def _sql_heads(schema: TableSchema, _new: Columns, _old: Columns) -> tuple[bytes, ...]:
-    table = quote_qualified(schema.schema, schema.name, OPENGAUSS)
+    table = quote_qualified(schema.schema, schema.name, OPENGAUSS).encode()
     return (
-        f"insert into {table} values ".encode(), b"", f"delete from {table} where ".encode(),
-        table.encode(), b"", b"",
+        b"insert into %b values " % table, b"", b"delete from %b where " % table,
+        table, b"", b"",
     )  # fmt: skip
 
 

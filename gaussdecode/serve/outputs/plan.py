@@ -149,7 +149,7 @@ def format_type(column: ServedColumn) -> str:
 
     The stream names the array of a type of a user's by its own name, the element's after ``_``.
     """
-    name = column.type.removeprefix("public.")
+    name = column.type.removeprefix("public.").removeprefix("pg_catalog.")
     match = _USERS_ARRAY.fullmatch(name) if "." in column.type else None
     return "".join((match["schema"] or "", match["quote"], match["name"], "[]")) if match else name
 
