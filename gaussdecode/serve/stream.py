@@ -77,7 +77,6 @@ class Stream:
         self._walk = Walk(feed, start)
         self._is_opengauss = is_opengauss
         self._timeout = timeout
-        self._start = start
         self._written = asyncio.get_running_loop().time()
         self._entries: list[ReadPosition] = []
         self.rows = self.bytes = self.messages = 0
@@ -113,8 +112,10 @@ class Stream:
     async def _send(self) -> None:
         while True:
             found = await self._walk.next()
-            self.is_at_end = found is None
+            was_at_end, self.is_at_end = self.is_at_end, found is None
             if found is None:
+                if not was_at_end and self._slot.lsn < self.reached:
+                    self._keepalive(wants_reply=False)  # it may confirm what had no message
                 await self._feed.end.wait(self._walk.n, _IDLE_SECONDS)
             elif found.block is not None:
                 await self._send_block(found.block)
@@ -157,11 +158,8 @@ class Stream:
     def _reach(self, position: ReadPosition) -> None:
         """All of an entry was sent: its position may be confirmed."""
         self._entries.append(position)
-        is_news = position.lsn > self.sent
         self.reached = max(self.reached, position.lsn)
         self.sent = max(self.sent, position.lsn)
-        if is_news and self._feed.end.last < position.n:
-            self._keepalive(wants_reply=False)
 
     def _keepalive(self, *, wants_reply: bool) -> None:
         beat = self._output.heartbeat(self.reached, self._slot.lsn, now_us())
@@ -216,7 +214,7 @@ class Stream:
         while self._entries and self._entries[0].lsn <= lsn:
             passed = self._entries.pop(0)
             n, csn = passed.n, passed.csn
-        slot.confirm(n, self._start.epoch, lsn, csn)
+        slot.confirm(n, self._walk.epoch, lsn, csn)
 
     # ---- the clock -------------------------------------------------------------------------
 

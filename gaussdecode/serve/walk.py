@@ -61,12 +61,14 @@ class Walk:
 
     Attributes:
         n: number of the entry that is read next, or read now.
+        epoch: of the LSNs.
     """
 
     def __init__(self, feed: Feed, start: ReadPosition) -> None:
         self._feed = feed
         self._start = start
         self.n = start.n
+        self.epoch = start.epoch
         self._entry: CommitEntry | None = None
         self._previous: CommitEntry | None = None
         self._index = 0
@@ -112,12 +114,14 @@ class Walk:
             )
         await self._feed.check(entry)
         epoch = self._feed.position_after(entry).epoch
-        if epoch != self._start.epoch and self._start.n > 0:
+        if self.n == 0:
+            self.epoch = epoch
+        if epoch != self.epoch:
             where = self._feed.position_after(entry)
             raise ServeError(
                 "55000",
                 f"entry {entry.n} begins epoch {epoch}: LSNs of the source repeat from here on",
-                f"The slot is at {Lsn(self._start.lsn)} of epoch {self._start.epoch}.",
+                f"The slot is at {Lsn(self._start.lsn)} of epoch {self.epoch}.",
                 "Compare the tables on the client's side with the source. Then move the slot past this entry: "
                 f"SELECT pg_replication_slot_advance(SLOT, '{Lsn(where.lsn)}').",
             )
@@ -129,4 +133,4 @@ class Walk:
         if entry.kind is not EntryKind.DATA:
             return entry.kind is not EntryKind.SNAPSHOT
         position = self._feed.position_after(entry)
-        return (position.epoch, position.lsn) <= (self._start.epoch, self._start.lsn)
+        return (position.epoch, position.lsn) <= (self.epoch, self._start.lsn)

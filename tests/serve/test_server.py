@@ -1,0 +1,419 @@
+"""Clients of a served landing: SQL, streams, positions, log-in, and limits."""
+
+import contextlib
+import re
+import socket
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from kit.postgres import make_certificates
+from kit.served import Replication, Served, Session, unpack_landing
+
+from gaussdecode.errors import ConfigError
+from gaussdecode.model.lsn import Lsn
+from gaussdecode.protocol.gaussdb import auth as gauss_auth
+from gaussdecode.protocol.gaussdb.messages import (
+    PROTOCOL_3_51,
+    MessageReader,
+)
+from gaussdecode.protocol.gaussdb.session import Phase
+from gaussdecode.protocol.gaussdb.session import Session as GaussClient
+from gaussdecode.serve.errors import ServeError
+from gaussdecode.serve.users import write_user
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A landing that no test changes."""
+    return unpack_landing(tmp_path_factory.mktemp("kept"))
+
+
+@pytest.fixture(scope="module")
+def served(kept: Path) -> Iterator[Served]:
+    """A server without users."""
+    with Served(kept) as running:
+        yield running
+
+
+@pytest.fixture
+def session(served: Served) -> Iterator[Session]:
+    """An ordinary connection."""
+    with served.connect() as connection:
+        yield connection
+
+
+def _end(served: Served) -> int:
+    return served.server.end_lsn()
+
+
+# ---- SQL -----------------------------------------------------------------------------------
+
+
+def test_what_drivers_ask(session: Session, served: Served) -> None:
+    """Version, settings and parameters are there, and their changes are told."""
+    assert "gaussdecode" in session.execute("SELECT version()").fetchone()[0]  # type: ignore[index]
+    assert session.execute("SHOW server_encoding").fetchone() == ("UTF8",)
+    assert session.info.parameter_status("integer_datetimes") == "on"
+    session.execute("SET application_name = 'copies'")
+    assert session.info.parameter_status("application_name") == "copies"
+    found = session.execute("SELECT current_database(), 1 AS one")
+    assert found.fetchone() == (served.database, 1)
+
+
+@pytest.mark.parametrize(
+    ("query", "state"),
+    [
+        ("SELECT * FROM pg_class", "0A000"),
+        ("INSERT INTO t VALUES (1)", "0A000"),
+        ("SELECT 1 +", "0A000"),
+        ("SELECT nothing()", "0A000"),
+        ("SELECT lsn FROM pg_replication_slots", "42703"),
+        ("SHOW nothing", "42704"),
+        ("SET client_encoding = latin1", "22023"),
+        ("SELECT '", "42601"),
+        ("SELECT pg_drop_replication_slot('none')", "42704"),
+        ("SELECT * FROM pg_create_logical_replication_slot('x', 'wal2json_of_mine')", "42704"),
+        ("SELECT * FROM pg_create_logical_replication_slot('X-Y', 'test_decoding')", "42602"),
+        ("SELECT * FROM pg_logical_slot_peek_changes('none', NULL, NULL)", "42704"),
+        ("START_REPLICATION SLOT x LOGICAL 0/0", "42601"),
+    ],
+)
+def test_refusals_have_a_code(session: Session, query: str, state: str) -> None:
+    """What is not served says so, and the session goes on."""
+    with pytest.raises(psycopg.Error) as caught:
+        session.execute(query)
+    assert caught.value.sqlstate == state
+    assert session.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_slots_by_sql(session: Session) -> None:
+    """Create, list, advance and drop."""
+    session.execute("SELECT pg_create_logical_replication_slot(%s, 'test_decoding')", ["by_sql"])
+    query = "SELECT plugin, slot_type, active, confirmed_flush_lsn FROM pg_replication_slots WHERE slot_name = %s"
+    plugin, kind, is_active, lsn = session.execute(query, ["by_sql"]).fetchone()  # type: ignore[misc]
+    assert (plugin, kind, is_active) == ("test_decoding", "logical", False)
+    with pytest.raises(psycopg.errors.DuplicateObject):
+        session.execute("SELECT pg_create_logical_replication_slot('by_sql', 'test_decoding')")
+    moved = session.execute("SELECT * FROM pg_replication_slot_advance('by_sql', %s)", ["FF/0"])
+    assert moved.fetchone() == ("by_sql", lsn), "not beyond what has landed"
+    session.execute("SELECT pg_drop_replication_slot('by_sql')")
+    assert session.execute(query, ["by_sql"]).fetchall() == []
+
+
+@pytest.mark.parametrize("is_binary", [False, True])
+def test_changes_by_sql(served: Served, session: Session, is_binary: bool) -> None:
+    """Peek shows what get takes; limits cut after whole transactions; get moves the slot."""
+    name = f"sql_{int(is_binary)}"
+    served.add_slot(name)
+    kind = "binary_changes" if is_binary else "changes"
+    peek = f"SELECT * FROM pg_logical_slot_peek_{kind}('{name}', %s, %s, 'include-xids', 'off')"
+    get = peek.replace("peek", "get")
+    whole = session.execute(peek, [None, None]).fetchall()
+    assert len(whole) > 20
+    assert session.execute(peek, [None, None]).fetchall() == whole, "peek takes nothing"
+    if is_binary:
+        whole = [(lsn, xid, bytes(data).decode()) for lsn, xid, data in whole]
+    assert whole[0][2] == "BEGIN"
+    assert whole[-1][2] == "COMMIT"
+    part = session.execute(get, [None, 1]).fetchall()
+    commit = next(at for at, row in enumerate(whole) if row[2] == "COMMIT")
+    assert len(part) == commit + 1
+    second = next(at for at in range(commit + 1, len(whole)) if whole[at][2] == "COMMIT")
+    until = session.execute(get, [whole[second][0], None]).fetchall()
+    assert len(until) == second - commit
+    rest = session.execute(get, [None, None]).fetchall()
+    assert len(part) + len(until) + len(rest) == len(whole)
+    assert session.execute(get, [None, None]).fetchall() == []
+    counted = session.execute(peek.replace("*", "count(*)"), [None, None]).fetchone()
+    assert counted == (0,)
+
+
+def test_options_as_an_array(served: Served, session: Session) -> None:
+    """VARIADIC of a parameter, as drivers of arrays send it; a wrong option is refused by name."""
+    served.add_slot("arrays")
+    query = "SELECT data FROM pg_logical_slot_peek_changes('arrays', NULL, 1, VARIADIC %s::text[])"
+    assert session.execute(query, [["include-xids", "0"]]).fetchone() == ("BEGIN",)
+    for binary in (False, True):
+        cursor = session.cursor(binary=binary)
+        form = query.replace("%s", "%b") if binary else query
+        assert cursor.execute(form, [["include-xids", "0"]]).fetchone() == ("BEGIN",)
+    with pytest.raises(psycopg.Error, match="include-nothing"):
+        session.execute(query, [["include-nothing", "0"]])
+
+
+# ---- streams -------------------------------------------------------------------------------
+
+
+def test_identify_and_slots_by_commands(served: Served) -> None:
+    """The commands of replication that pg_recvlogical and others send."""
+    with served.connect(replication="database") as session:
+        cursor = psycopg.ClientCursor(session)
+        system, timeline, lsn, name = cursor.execute("IDENTIFY_SYSTEM").fetchone()  # type: ignore[misc]
+        assert (system, timeline, name) == (
+            served.server.facts().system_identifier,
+            1,
+            served.database,
+        )
+        assert lsn == str(Lsn(_end(served)))
+        made = cursor.execute(
+            "CREATE_REPLICATION_SLOT made LOGICAL test_decoding (SNAPSHOT 'nothing')"
+        )
+        assert made.fetchone() == ("made", lsn, None, "test_decoding")
+        assert cursor.execute("READ_REPLICATION_SLOT made").fetchone() == ("logical", lsn, 1)
+        cursor.execute(
+            "CREATE_REPLICATION_SLOT gone TEMPORARY LOGICAL test_decoding NOEXPORT_SNAPSHOT"
+        )
+        cursor.execute('DROP_REPLICATION_SLOT "made"')
+        with pytest.raises(psycopg.errors.FeatureNotSupported):
+            cursor.execute("BASE_BACKUP")
+    with served.connect() as session:
+        query = "SELECT slot_name FROM pg_replication_slots WHERE slot_name IN ('made')"
+        with pytest.raises(psycopg.errors.FeatureNotSupported):
+            session.execute(query)
+        for name in ("made", "gone"):
+            query = "SELECT slot_name FROM pg_replication_slots WHERE slot_name = %s"
+            assert session.execute(query, [name]).fetchall() == []
+
+
+def test_stream_is_what_sql_shows(served: Served, session: Session) -> None:
+    """The same messages; a slot that streams is in use; its end gives it back."""
+    served.add_slot("stream")
+    query = "SELECT lsn, data FROM pg_logical_slot_peek_changes('stream', NULL, NULL)"
+    shown = [(int(Lsn.parse(lsn)), data.encode()) for lsn, data in session.execute(query)]
+    client = Replication(served, "stream")
+    with pytest.raises(psycopg.errors.ObjectInUse):
+        session.execute(query)
+    assert client.until(_end(served)) == shown
+    streams = session.execute("SELECT slot_name, state FROM pg_stat_replication").fetchall()
+    assert ("stream", "streaming") in streams
+    client.close()
+    assert len(session.execute(query).fetchall()) == len(shown), "nothing was confirmed"
+
+
+def test_confirmed_never_comes_again(kept: Path, tmp_path: Path) -> None:
+    """From the confirmed position, or a later one that is asked for; also in the next server."""
+    root = unpack_landing(tmp_path)
+    with Served(root) as served:
+        served.add_slot("copy")
+        client = Replication(served, "copy")
+        whole = client.until(_end(served))
+        ends = [lsn for lsn, data in whole if data.startswith(b"COMMIT")]
+        assert len(ends) > 4
+        client.confirm(ends[1])
+        client.until(0)
+        client.close()
+        client = Replication(served, "copy", ends[0])
+        rest = client.until(_end(served))
+        assert rest == [message for message in whole if message in rest]
+        assert len([1 for _, data in rest if data.startswith(b"COMMIT")]) == len(ends) - 2
+        client.close()
+        client = Replication(served, "copy", ends[3])
+        later = client.until(_end(served))
+        assert len([1 for _, data in later if data.startswith(b"COMMIT")]) == len(ends) - 4
+        client.session.close()
+    with Served(root) as served:
+        assert served.server.slots.get("copy").lsn == ends[1]
+        client = Replication(served, "copy")
+        assert client.until(_end(served)) == rest
+        client.close()
+
+
+def test_confirming_the_future_is_refused(served: Served) -> None:
+    """A position that was never sent would lose changes."""
+    served.add_slot("future")
+    client = Replication(served, "future")
+    client.until(_end(served))
+    client.confirm(_end(served) + 1)
+    with pytest.raises(psycopg.Error, match="was sent nothing after"):
+        while client.next() is not None:
+            pass
+    assert served.server.slots.get("future").lsn == 0
+    client.session.close()
+
+
+def test_silent_client_is_cut_off(served: Served) -> None:
+    """`sender-timeout` is the client's own; first it is asked for a reply."""
+    served.add_slot("silent")
+    client = Replication(served, "silent", options="(\"sender-timeout\" '600ms')")
+    with pytest.raises(psycopg.OperationalError):
+        while client.next() is not None:
+            pass
+    client.session.close()
+    again = Replication(served, "silent")
+    again.close()
+
+
+def test_wrong_option_of_a_stream(served: Served) -> None:
+    """An option that the plug-in does not have is refused before the stream."""
+    served.add_slot("options")
+    with pytest.raises(ServeError, match="unknown") as caught:
+        Replication(served, "options", options="(nothing '1')")
+    assert caught.value.sqlstate == "22023"
+
+
+# ---- log-in --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A server with users and TLS."""
+    directory = tmp_path_factory.mktemp("guarded")
+    users = directory / "users"
+    write_user(users, "reader", "s3cret wörd")
+    write_user(users, "other", "another", ("nothing.*",))
+    root = unpack_landing(directory)
+    make_certificates(directory)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(directory / "server.pem", directory / "server.key")
+    with Served(root, lambda: context, users_file=users) as running:
+        yield running
+
+
+@pytest.mark.parametrize("mode", ["disable", "require"])
+def test_password(guarded: Served, mode: str) -> None:
+    """SCRAM with and without TLS; nobody learns which names exist."""
+    given = {"user": "reader", "sslmode": mode}
+    with guarded.connect(password="s3cret wörd", **given) as session:
+        assert session.pgconn.ssl_in_use == (mode == "require")
+        assert session.execute("SELECT current_user").fetchone() == ("reader",)
+    for user, password in (("reader", "wrong"), ("nobody", "wrong"), ("nobody", "s3cret wörd")):
+        with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
+            guarded.connect(user=user, password=password, sslmode=mode)
+
+
+def test_slots_and_tables_of_a_user(guarded: Served) -> None:
+    """A user reads its tables only, and uses no slot of another one."""
+    with guarded.connect(user="reader", password="s3cret wörd") as session:
+        session.execute("SELECT pg_create_logical_replication_slot('mine', 'test_decoding')")
+    slot = guarded.add_slot("others")
+    slot.owner = "other"
+    with guarded.connect(user="other", password="another") as session:
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            session.execute("SELECT * FROM pg_logical_slot_get_changes('mine', NULL, NULL)")
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            session.execute("SELECT pg_drop_replication_slot('mine')")
+        found = session.execute(
+            "SELECT data FROM pg_logical_slot_peek_changes('others', NULL, NULL)"
+        )
+        assert {re.split(r"[ :]", data)[0] for (data,) in found} == {"BEGIN", "COMMIT"}
+
+
+@pytest.mark.parametrize("password", ["s3cret wörd", "wrong"])
+def test_client_of_opengauss(guarded: Served, password: str) -> None:
+    """Log-in by sha256, with the client of this package."""
+    parameters = {"database": guarded.database, "replication": "database"}
+    client = GaussClient(gauss_auth.Login("reader", password), parameters, PROTOCOL_3_51)
+    reader = MessageReader()
+    with socket.create_connection(("127.0.0.1", guarded.port)) as connection:
+        connection.sendall(client.start())
+        while client.phase not in {Phase.IDLE, Phase.FAILED}:
+            data = connection.recv(4096)
+            assert data
+            reader.feed(data)
+            while (message := reader.take()) is not None:
+                connection.sendall(client.take(message))
+    if password == "wrong":
+        assert client.error is not None
+        assert client.error["C"] == "28P01"
+    else:
+        assert client.phase is Phase.IDLE
+
+
+def test_remote_needs_users(kept: Path) -> None:
+    """A port that others can reach is refused without a log-in."""
+    from gaussdecode.settings.types import Address
+
+    with pytest.raises(ConfigError, match="users-file"):
+        Served(kept, listen=Address("0.0.0.0", 0))
+
+
+# ---- limits and hostile clients ------------------------------------------------------------
+
+
+def test_one_server_of_a_landing(served: Served, kept: Path) -> None:
+    """A second one would not know what the first one confirmed."""
+    del served
+    with pytest.raises(ConfigError, match="another gaussdecode serve"):
+        Served(kept)
+
+
+def test_too_many_and_not_allowed(tmp_path: Path) -> None:
+    """Each refusal has its code."""
+    root = unpack_landing(tmp_path)
+    with Served(root, connections=1) as served, served.connect():
+        with pytest.raises(psycopg.OperationalError, match="too many clients"):
+            served.connect()
+    with Served(root, allow=("10.0.0.0/8",)) as served:
+        with pytest.raises(psycopg.OperationalError, match=r"serve\.allow"):
+            served.connect()
+    with Served(root) as served:
+        with pytest.raises(psycopg.OperationalError, match="does not exist"):
+            served.connect(dbname="another")
+
+
+def test_large_message_is_refused(tmp_path: Path) -> None:
+    """Before it is read."""
+    root = unpack_landing(tmp_path)
+    with Served(root, message_bytes=16 << 10) as served, served.connect() as session:
+        with pytest.raises(psycopg.OperationalError, match="message-bytes"):
+            session.execute(f"SELECT '{'x' * (17 << 10)}'")
+
+
+def _answer(served: Served, data: bytes) -> bytes:
+    """Everything that the server says to some bytes, up to its end."""
+    found = b""
+    with socket.create_connection(("127.0.0.1", served.port)) as connection:
+        with contextlib.suppress(ConnectionError):
+            connection.sendall(data)
+            connection.shutdown(socket.SHUT_WR)
+            while part := connection.recv(65536):
+                found += part
+    return found
+
+
+_STARTUP = b"user\0x\0database\0"
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.binary(max_size=200), st.sampled_from(["raw", "startup", "messages"]))
+def test_random_bytes_harm_nobody(served: Served, data: bytes, kind: str) -> None:
+    """Whatever a client sends, it gets an error or an end; no word of Python, and others go on."""
+    name = served.database.encode()
+    hello = (3 << 16).to_bytes(4, "big") + _STARTUP + name + b"\0\0"
+    if kind == "startup":
+        data = (len(data) + 8).to_bytes(4, "big") + (3 << 16).to_bytes(4, "big") + data
+    elif kind == "messages":
+        data = (len(hello) + 4).to_bytes(4, "big") + hello + data
+    found = _answer(served, data)
+    assert b"XX000" not in found
+    assert b"Traceback" not in found
+    assert found[:1] in {b"", b"E", b"R", b"N", b"v"}
+
+
+_BODIES = st.one_of(
+    st.binary(max_size=60),
+    st.sampled_from(
+        [b"\0", b"\0SELECT 1\0\0\0", b"\0\0\0\0\0\0\0\0", b"S\0", b"P\0", b"\0\0\0\0\0"]
+    ),
+    st.text(alphabet="SELECT *FROM()'$1,;:/\"-", max_size=40).map(
+        lambda text: text.encode() + b"\0"
+    ),
+)
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(st.tuples(st.sampled_from(b"QPBDECHSXFdcfp"), _BODIES), max_size=8))
+def test_random_messages_harm_nobody(served: Served, messages: list[tuple[int, bytes]]) -> None:
+    """The same of messages that are framed well."""
+    hello = (3 << 16).to_bytes(4, "big") + _STARTUP + served.database.encode() + b"\0\0"
+    data = (len(hello) + 4).to_bytes(4, "big") + hello
+    for tag, body in messages:
+        data += bytes([tag]) + (len(body) + 4).to_bytes(4, "big") + body
+    found = _answer(served, data)
+    assert b"XX000" not in found
+    assert found.startswith(b"R")
