@@ -254,6 +254,14 @@ def type_oid(spelling: str) -> int | None:
     return _OID_BY_SPELLING.get(spelling)
 
 
+def internal_name(spelling: str) -> str | None:
+    """The name in pg_type of a built-in type, by the server's spelling without modifier, or None."""
+    oid = type_oid(spelling)
+    if oid is None:
+        return None
+    return f"_{_BUILT_IN[_ELEMENT[oid]].name}" if oid in _ELEMENT else _BUILT_IN[oid].name
+
+
 def _scalar_type(built_in: _BuiltIn, type_modifier: int) -> ColumnType:
     if built_in is _BUILT_IN[_INT16_OID]:
         return ColumnType(Kind.DECIMAL, precision=MAX_DECIMAL_PRECISION)

@@ -5,6 +5,11 @@ goes through the daemon's own stages and must give the server's own view of the 
 the rows that its tables held at the end.
 """
 
+import itertools
+import re
+from collections.abc import Iterable
+from typing import Final
+
 import pytest
 from kit import canon, landing, oracle, realstream
 from kit.landing import Change, Landing
@@ -12,6 +17,8 @@ from kit.oracle import TableState
 from kit.realstream import Row
 
 from gaussdecode.cli import main
+from gaussdecode.serve.outputs.gauss import GaussOutput
+from gaussdecode.serve.reader import LandingReader
 
 pytestmark = pytest.mark.integration
 # What no stream of this server carries; see the README of the vectors.
@@ -19,6 +26,7 @@ NEVER_SENT = {("public", "t_unl"), ("public", "t_col"), ("public", "hist")}
 AFTER_DDL = {("public", "t_alt"): "2", ("public", "t_new"): "1", ("public", "t_tr"): "5"}
 TRUNCATED = {("public", "t_tr"): {"1", "2", "3", "4"}}
 NO_IDENTITY = {("public", "t_nothing"), ("public", "t_nopk")}
+_FIRST_LSN: Final = re.compile(rb"(?<=first_lsn: )[0-9A-F]+/[0-9A-F]+")
 # The server's test_decoding gives rows of ustore a column "oid" of arbitrary content.
 USTORE = {("public", "t_us"), ("public", "t_us2")}
 
@@ -139,3 +147,63 @@ def test_folders_are_whole() -> None:
         )
         assert len(names) == 13
     assert (len(realstream.CAPTURES), len(realstream.UPSERTS)) == (3, 4)
+
+
+def _records(payloads: Iterable[bytes], letter: str, *, is_batched: bool) -> list[bytes]:
+    """What the payloads hold, without LSNs, separators and transactions that are empty."""
+    found: list[bytes] = []
+    for payload in payloads:
+        if letter != "b" and not is_batched:
+            found.append(payload)
+            continue
+        at = 0
+        while at < len(payload) and (size := int.from_bytes(payload[at : at + 4], "big")):
+            found.append(payload[at + 12 : at + 4 + size])
+            at += 4 + size + (letter == "b")
+    return _whole([_FIRST_LSN.sub(b"", record) for record in found], letter)
+
+
+def _whole(records: list[bytes], letter: str) -> list[bytes]:
+    kept: list[bytes] = []
+    begin, commit = (b"B", b"C") if letter == "b" else (b"BEGIN", b"COMMIT")
+    for record in records:
+        if record.upper().startswith(commit) and kept[-1].startswith(begin):
+            kept.pop()
+        elif letter == "b" and record.startswith(begin):
+            kept.append(record[:9] + record[17:])  # without its first LSN
+        else:
+            kept.append(record)
+    return kept
+
+
+def test_what_landed_is_served_as_it_was_sent(
+    name: str, landed: Landing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The output of a landing has the records of the real server, byte for byte, with its own options.
+
+    LSNs of changes aside, which a landing does not have, and transactions without rows.
+    """
+    if name in realstream.CAPTURES or name.endswith("serial-test_decoding"):
+        return
+    monkeypatch.setattr(LandingReader, "check", lambda *_: None)  # the streams name suspects
+    style = realstream.style(name)
+    options = {**realstream.options(name), "skip-empty-xacts": "true"}
+    output = GaussOutput(
+        "mppdb_decoding", options, begin_has_xid=realstream.version_of(name) != "5.0.0"
+    )
+    served: list[bytes] = []
+    reader = LandingReader(landed.root)
+    position = reader.beginning()
+    for entry in reader.entries(position.n):
+        for block in reader.blocks(entry, position):
+            messages = output.write(block)
+            starts = [0, *messages.ends.tolist()]
+            served += [messages.content[a:b] for a, b in itertools.pairwise(starts)]
+    sent = [
+        body[25:]
+        for letter, body in realstream.messages(realstream.unpacked(f"{name}.msgs"))
+        if letter == b"d" and body[:1] == b"w"
+    ]
+    expected = _records(sent, style.letter, is_batched=style.is_batched)
+    assert len(expected) > 4000
+    assert _records(served, style.letter, is_batched=style.is_batched) == expected

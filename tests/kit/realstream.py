@@ -74,7 +74,8 @@ def version_of(name: str) -> str:
     return name.partition("/")[0]
 
 
-def _options(name: str) -> dict[str, str]:
+def options(name: str) -> dict[str, str]:
+    """Those of the command that asked for a stream."""
     version, _, stem = name.partition("/")
     return dict(_OPTION.findall(meta(version)["captures"][stem]["command"]))
 
@@ -93,11 +94,11 @@ def style(name: str) -> Style:
     if name in UPSERTS:
         letter = name.partition("/ups-")[2][0]
         return Style(letter, is_batched=letter != "s", hides_truncate=True)
-    options = _options(name)
-    is_parallel = int(options.get("parallel-decode-num", "1")) > 1
+    given = options(name)
+    is_parallel = int(given.get("parallel-decode-num", "1")) > 1
     return Style(
-        options["decode-style"] if is_parallel else "s",
-        is_batched=is_parallel and options["sending-batch"] == "1",
+        given["decode-style"] if is_parallel else "s",
+        is_batched=is_parallel and given["sending-batch"] == "1",
         hides_truncate=is_parallel or version_of(name) == "5.0.0",
     )
 
@@ -106,7 +107,7 @@ def is_asked_for(name: str, table: tuple[str, str]) -> bool:
     """Whether a stream's white list, if it had one, takes a table in."""
     if name in CAPTURES:
         return True
-    return _options(name).get("white-table-list", "*.*") in {"*.*", f"{table[0]}.*"}
+    return options(name).get("white-table-list", "*.*") in {"*.*", f"{table[0]}.*"}
 
 
 def described() -> list[bytes]:

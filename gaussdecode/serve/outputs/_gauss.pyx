@@ -15,7 +15,7 @@ from gaussdecode.serve.outputs._arrow cimport (
 from gaussdecode.serve.outputs._rows cimport (
     HEAD_DELETE, HEAD_INSERT, HEAD_NEW, HEAD_OLD, HEAD_TRUNCATE, HEAD_UPDATE, TEXT_NULL,
     TEXT_UNCHANGED, TRUNCATE_CASCADE, TRUNCATE_RESTART, Column, Table, Text, Writer, has_old_row,
-    put, put_literal, read_text,
+    put, put_big, put_literal, read_text, set_big,
 )
 from gaussdecode.wire._layout cimport (
     Buffer, buffer_append, buffer_fill, buffer_free,
@@ -35,21 +35,6 @@ cdef enum RecordKind:
 
 cdef const char *HEX = b"0123456789abcdef"
 cdef uint32_t NULL_SIZE = 0xFFFFFFFF
-
-
-cdef int put_big(Buffer *out, uint64_t value, int size) except -1 nogil:
-    """Append an integer, big-endian."""
-    cdef uint8_t[8] digits
-    cdef int index
-    for index in range(size):
-        digits[index] = <uint8_t>(value >> 8 * (size - 1 - index))
-    return buffer_append(out, digits, size)
-
-
-cdef void set_big(uint8_t *target, uint64_t value, int size) noexcept nogil:
-    cdef int index
-    for index in range(size):
-        target[index] = <uint8_t>(value >> 8 * (size - 1 - index))
 
 
 cdef int put_json(Buffer *out, const uint8_t *data, size_t size) except -1 nogil:

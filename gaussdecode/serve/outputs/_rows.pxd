@@ -31,6 +31,7 @@ cdef struct Column:
     Piece prefix                # what a plug-in writes before the value
     Literal literal
     bint in_identity
+    int old_index               # of the same column of the old row; -1: it is not there
 
 
 cdef enum TruncateFlag:
@@ -72,7 +73,8 @@ cdef struct Table:
     int64_t truncate_count
     const int64_t *truncate_rows  # rising
     const uint8_t *truncate_flags
-    bint is_told                # what a plug-in has to say of a table once has been said
+    int64_t relation            # number of the table, from 0
+    int64_t version             # number of its schema, from 1
 
 
 cdef class BoundTable:
@@ -81,6 +83,7 @@ cdef class BoundTable:
     cdef Table table
 
     cdef int bind(self, Leaf *leaf, object array, LeafKind kind) except -1
+    cdef void match_old(self) noexcept
     cdef int bind_column(self, Column *column, object plan, object array) except -1
 
 
@@ -122,5 +125,7 @@ cdef int read_text(
     Table *table, const Column *column, bint is_old, int64_t row, Buffer *scratch, Text *text
 ) except -1 nogil
 cdef bint has_old_row(const Table *table, int64_t row) noexcept nogil
+cdef int put_big(Buffer *out, uint64_t value, int size) except -1 nogil
+cdef void set_big(uint8_t *target, uint64_t value, int size) noexcept nogil
 cdef int put_quoted(Buffer *out, const uint8_t *data, size_t size) except -1 nogil
 cdef int put_literal(Buffer *out, Literal literal, const Text *text) except -1 nogil

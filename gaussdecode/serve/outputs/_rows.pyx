@@ -54,6 +54,7 @@ cdef class BoundTable:
         self.table.length = length
         self.table.is_wanted = plan.is_wanted
         self.table.oid = plan.oid
+        self.table.relation, self.table.version = plan.relation, plan.version
         self.table.truncate_count = min(truncate_rows.shape[0], truncate_flags.shape[0])
         if self.table.truncate_count:
             self.table.truncate_rows = &truncate_rows[0]
@@ -78,6 +79,7 @@ cdef class BoundTable:
         for column, array in old_columns:
             self.table.old_count += 1
             self.bind_column(&self.table.old_columns[self.table.old_count - 1], column, array)
+        self.match_old()
         for index, text in enumerate(heads):
             self.table.heads[index] = piece_of(text, self.kept)
 
@@ -97,6 +99,16 @@ cdef class BoundTable:
         column.literal = plan.literal
         column.in_identity = plan.in_identity
         return 0
+
+    cdef void match_old(self) noexcept:
+        cdef int index, other
+        for index in range(self.table.new_count):
+            self.table.new_columns[index].old_index = -1
+            for other in range(self.table.old_count):
+                if is_named(
+                    self.table.new_columns[index].landed, self.table.old_columns[other].landed
+                ):
+                    self.table.new_columns[index].old_index = other
 
     def __dealloc__(self):
         cdef int index
@@ -159,6 +171,21 @@ cdef int read_text(
                 text.state = TEXT_UNCHANGED
                 return 0
     return 0
+
+
+cdef int put_big(Buffer *out, uint64_t value, int size) except -1 nogil:
+    """Append an integer, big-endian."""
+    cdef uint8_t[8] digits
+    cdef int index
+    for index in range(size):
+        digits[index] = <uint8_t>(value >> 8 * (size - 1 - index))
+    return buffer_append(out, digits, size)
+
+
+cdef void set_big(uint8_t *target, uint64_t value, int size) noexcept nogil:
+    cdef int index
+    for index in range(size):
+        target[index] = <uint8_t>(value >> 8 * (size - 1 - index))
 
 
 cdef int put_quoted(Buffer *out, const uint8_t *data, size_t size) except -1 nogil:

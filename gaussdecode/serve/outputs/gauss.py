@@ -40,6 +40,8 @@ _SQL_OPTIONS: Final = frozenset(
     {"parallel-decode-num", "include-xids", "include-timestamp", "skip-empty-xacts", "only-local"}
 )
 _BY_NAME: Final = {option.name: option for option in OPTIONS}
+_TIME: Final = re.compile(r"\s*([0-9]{1,10})\s*(ms|s|min|h|d)\s*")
+_MILLISECONDS: Final = {"ms": 1, "s": 1000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 # What a landing does not have.
 _NOT_SERVED: Final = ("enable-ddl-decoding", "exclude-userids", "start-position")
 
@@ -106,6 +108,8 @@ def _read(option: Option, text: str) -> object:
         if value is None or (of.only is not None and value is not of.only):
             raise wrong
         return value
+    if option.unit == "ms" and (match := _TIME.fullmatch(text)):
+        text = str(int(match[1]) * _MILLISECONDS[match[2]])
     if isinstance(of, Integer):
         if not re.fullmatch(r"\s*[+-]?[0-9]{1,18}\s*", text) or not (
             of.minimum <= int(text) <= of.maximum

@@ -72,6 +72,8 @@ class TablePlan:
             before a new one after it.
         prefix: bytes before the value of a column, by column.
         digits: how numbers are printed.
+        relation: number of the table, from 0.
+        version: number of its schema, from 1.
     """
 
     schema: TableSchema
@@ -80,6 +82,8 @@ class TablePlan:
     heads: Callable[[Columns, Columns], tuple[bytes, ...]]
     prefix: Callable[[ServedColumn], bytes]
     digits: int = SHORTEST
+    relation: int = 0
+    version: int = 0
 
     def bind(self, table: TableRows) -> BoundTable:
         """Point into the arrays of rows."""

@@ -9,11 +9,13 @@ from gaussdecode.serve.errors import ServeError
 from gaussdecode.serve.outputs.gauss import PLUGINS as GAUSS_PLUGINS
 from gaussdecode.serve.outputs.gauss import GaussOutput
 from gaussdecode.serve.outputs.options import Options
+from gaussdecode.serve.outputs.pgoutput import PgOutput
 from gaussdecode.serve.outputs.test_decoding import TestDecoding
 
 UNDEFINED_FILE: Final = "58P01"
 
 PLUGINS: Final[dict[str, Callable[[Options], Output]]] = {
+    "pgoutput": PgOutput,
     "test_decoding": TestDecoding,
     **{name: functools.partial(GaussOutput, name) for name in GAUSS_PLUGINS},
 }
