@@ -103,7 +103,7 @@ if [ "$1" = configure ]; then
     if [ -d /run/systemd/system ]; then
         systemctl daemon-reload
         systemctl try-restart 'gaussdecode@*.service' 'gaussdecode-apply@*.service' \
-            gaussdecode-fleet.service || true
+            'gaussdecode-serve@*.service' gaussdecode-fleet.service || true
     fi
 fi
 END
@@ -112,7 +112,7 @@ cat >"$root/DEBIAN/prerm" <<'END'
 set -e
 if [ "$1" = remove ] && [ -d /run/systemd/system ]; then
     systemctl stop gaussdecode.target 'gaussdecode@*.service' 'gaussdecode-apply@*.service' \
-        gaussdecode-fleet.service
+        'gaussdecode-serve@*.service' gaussdecode-fleet.service
 fi
 END
 cat >"$root/DEBIAN/postrm" <<'END'

@@ -46,6 +46,7 @@ UNITS = (
     "gaussdecode.target",
     "gaussdecode-fleet.service",
     "gaussdecode-apply@.service",
+    "gaussdecode-serve@.service",
     "gaussdecode.sysusers",
     "gaussdecode.tmpfiles",
 )

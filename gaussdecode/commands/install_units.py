@@ -1,7 +1,7 @@
 """Install the systemd units, the target, the account, the directories, and examples.
 
 Writes below PREFIX: systemd/system/gaussdecode@.service, gaussdecode.target,
-gaussdecode-fleet.service and gaussdecode-apply@.service, sysusers.d/gaussdecode.conf and
+gaussdecode-fleet.service, gaussdecode-apply@.service and gaussdecode-serve@.service, sysusers.d/gaussdecode.conf and
 tmpfiles.d/gaussdecode.conf; below SHARE: example configurations, rules and configuration for
 Prometheus, a dashboard for Grafana. The units start the program that runs this command. Existing files
 with other content are kept, unless --force. Put host-specific settings in a drop-in
@@ -35,6 +35,7 @@ _PLACES: Final = {
     "gaussdecode.target": "systemd/system/gaussdecode.target",
     "gaussdecode-fleet.service": "systemd/system/gaussdecode-fleet.service",
     "gaussdecode-apply@.service": "systemd/system/gaussdecode-apply@.service",
+    "gaussdecode-serve@.service": "systemd/system/gaussdecode-serve@.service",
     "gaussdecode.sysusers": "sysusers.d/gaussdecode.conf",
     "gaussdecode.tmpfiles": "tmpfiles.d/gaussdecode.conf",
 }
@@ -263,6 +264,7 @@ def _print_next(program: str, share: Path, *, is_here: bool) -> None:
         "systemctl enable --now gaussdecode@SLOT  # now, and whenever the machine starts",
         "systemctl enable --now gaussdecode-fleet  # a page over all slots, if you like",
         "systemctl enable --now gaussdecode-apply@SLOT  # tables of it, with gaussdecode[spark]",
+        "systemctl enable --now gaussdecode-serve@SLOT  # what has landed, for clients of replication",
         f"# alerts: rule_files of Prometheus, {share}/prometheus/gaussdecode.rules.yml",
         f"# dashboard: Grafana imports {share}/grafana/gaussdecode.json",
     ]

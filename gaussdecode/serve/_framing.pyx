@@ -166,7 +166,7 @@ def data_rows(
         ends: of length M: end of each message in `content`.
         starts: of length M: LSN of each message.
         xids: of length M: XID of each message.
-        columns: 0 for the LSN, 1 for the XID, 2 for the message as it is, 3 for it as text of a bytea.
+        columns: 0 for the LSN, 1 for the XID, 2 for the message, 3 for it as text of a bytea.
         first: first message of the range.
         last: the message after the range.
 

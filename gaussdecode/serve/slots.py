@@ -5,7 +5,7 @@
 
 A confirmed position never goes back. It is on disk within `SAVE_SECONDS`, and before a client leaves its slot. After a
 crash in between, a client that names no position gets these seconds again; one that names its own does not.
-Slots do not hold retention back yet: `Slots.needed_from` tells what a bound for that would start from.
+The daemon reads `n` of these files: they hold retention back, within a bound (`serve.kept`).
 """
 
 import dataclasses
@@ -147,11 +147,6 @@ class Slots:
 
     def __len__(self) -> int:
         return len(self._slots)
-
-    @property
-    def needed_from(self) -> int | None:
-        """Number of the oldest entry that some slot has not confirmed; None without slots."""
-        return min((slot.n for slot in self if not slot.is_temporary), default=None)
 
     def get(self, name: str) -> Slot:
         """A slot by its name.

@@ -60,6 +60,7 @@ def test_all_of_it_is_written(tmp_path: Path, run: Run) -> None:
             f"{prefix}/systemd/system/gaussdecode.target",
             f"{prefix}/systemd/system/gaussdecode-fleet.service",
             f"{prefix}/systemd/system/gaussdecode-apply@.service",
+            f"{prefix}/systemd/system/gaussdecode-serve@.service",
             f"{prefix}/sysusers.d/gaussdecode.conf",
             f"{prefix}/tmpfiles.d/gaussdecode.conf",
             *(f"{share}/{name}" for name in SHARED),
@@ -159,7 +160,8 @@ def test_systemd_accepts_what_is_installed(tmp_path: Path, run: Run) -> None:
         (directory / f"{name}@orders.service").symlink_to(f"{name}@.service")
     done = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", "gaussdecode@orders.service",
-         "gaussdecode.target", "gaussdecode-fleet.service", "gaussdecode-apply@orders.service"],
+         "gaussdecode.target", "gaussdecode-fleet.service", "gaussdecode-apply@orders.service",
+         "gaussdecode-serve@orders.service"],
         capture_output=True, text=True, check=False,
         env={**os.environ, "SYSTEMD_LOG_LEVEL": "warning", "SYSTEMD_UNIT_PATH": f"{directory}:"},
     )  # fmt: skip
