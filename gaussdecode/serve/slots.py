@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from gaussdecode.errors import ConfigError, DiskError
+from gaussdecode.land.names import LOCK, SERVE
 from gaussdecode.model.seal import canonical_json, check_version, read_sealed, sealed
 from gaussdecode.serve.errors import ServeError
 
-DIRECTORY: Final = "serve"
 SAVE_SECONDS: Final = 1.0
 _SLOTS: Final = "slots"
 _NAME: Final = re.compile(r"[a-z0-9_]{1,63}")
@@ -102,11 +102,11 @@ class Slots:
     def __init__(self, root: Path, landing_id: str, most: int) -> None:
         self._landing_id = landing_id
         self._most = most
-        self._place = root / DIRECTORY / _SLOTS
+        self._place = root / SERVE / _SLOTS
         self._slots: dict[str, Slot] = {}
         try:
             self._place.mkdir(mode=0o750, parents=True, exist_ok=True)
-            self._lock = os.open(root / DIRECTORY / ".lock", _FLAGS, _MODE)
+            self._lock = os.open(root / SERVE / LOCK, _FLAGS, _MODE)
         except OSError as error:
             raise ConfigError(
                 f"{self._place}: {error.strerror}; run as the owner of the landing"

@@ -169,6 +169,17 @@ class Replication:
                 break
         return found
 
+    def rest(self) -> list[tuple[int, bytes]]:
+        """Messages until the server ends the stream.
+
+        Raises:
+            psycopg.OperationalError: it ended it with an error.
+        """
+        found: list[tuple[int, bytes]] = []
+        while (message := self.next()) is not None:
+            found.append(message)
+        return found
+
     def confirm(self, lsn: int) -> None:
         """Send a status, and ask for a keepalive."""
         self.connection.put_copy_data(b"r" + lsn.to_bytes(8, "big") * 3 + bytes(8) + b"\1")
@@ -177,6 +188,5 @@ class Replication:
     def close(self) -> None:
         """End the stream as clients do, and wait for the server's end."""
         self.connection.put_copy_end()
-        while self.next() is not None:
-            pass
+        self.rest()
         self.session.close()
