@@ -110,10 +110,10 @@ def _change_everything(database: Database, rng: Random) -> None:
         database.execute(f"TRUNCATE bare{flags}")
 
 
-def test_served_text_is_the_servers_own(
+def test_served_bytes_are_the_servers_own(
     database: Database, make_daemon: Callable[..., Daemon]
 ) -> None:
-    """What test_decoding writes of a landing has the bytes that the server's own has, of all types."""
+    """What is written of a landing has the bytes of the server's own plug-ins, for all types."""
     database.execute(TYPE_DDL)
     columns = ", ".join(
         f"{spec.name} {spec.type}" for spec in ALL_TYPES if spec.name not in _DOMAINS
@@ -133,6 +133,7 @@ def test_served_text_is_the_servers_own(
     database.create_slot()
     plain_slot = f"{database.name}_plain"
     database.copy_slot(plain_slot, "test_decoding")
+    database.copy_slot(f"{database.name}_pgoutput")
     with make_daemon(database) as daemon:
         _change_everything(database, Random(7))
         daemon.catch_up()
@@ -150,3 +151,28 @@ def test_served_text_is_the_servers_own(
         shown = [data for (data,) in own][: len(served)]
         for line, data in zip(served, shown, strict=True):
             assert line.decode() == data
+    own = database.execute(
+        f"SELECT data FROM pg_logical_slot_peek_binary_changes('{database.name}_pgoutput', NULL, "
+        f"NULL, 'proto_version', '1', 'publication_names', '{database.publication}')"
+    )
+    options = {"proto_version": "1", "publication_names": database.publication}
+    served = _served(daemon.root, "pgoutput", options)
+    assert [_without_lsn(message) for message in served] == _once([data for (data,) in own])
+
+
+def _without_lsn(message: bytes) -> bytes:
+    """Without the start of the commit record, which a landing does not have."""
+    if message[:1] == b"B":
+        return message[:1] + message[9:]
+    return message[:2] + message[10:] if message[:1] == b"C" else message
+
+
+def _once(messages: list[bytes]) -> list[bytes]:
+    """Without empty transactions, and descriptions that the server repeats after a TRUNCATE."""
+    kept: list[bytes] = []
+    for message in messages:
+        if message[:1] == b"C" and kept[-1][:1] == b"B":
+            kept.pop()
+        elif message[:1] not in b"RY" or message not in kept:
+            kept.append(_without_lsn(message))
+    return kept

@@ -171,7 +171,7 @@ class Planned:
         self._skip = skip
         self._writer = writer
         self._only_local = only_local
-        self._plans: dict[int, TablePlan] = {}
+        self._plans: dict[tuple[str, str, str], TablePlan] = {}
 
     def plan(self, schema: TableSchema) -> TablePlan:
         """Prepare what is written for a table."""
@@ -205,9 +205,11 @@ class Planned:
         )
 
     def _bind(self, table: TableRows) -> BoundTable:
-        plan = self._plans.get(id(table.schema))
+        schema = table.schema
+        key = (schema.schema, schema.name, schema.schema_id)
+        plan = self._plans.get(key)
         if plan is None:
-            plan = self._plans[id(table.schema)] = self.plan(table.schema)
+            plan = self._plans[key] = self.plan(schema)
         return plan.bind(table)
 
     def _skipped(self, block: Block) -> npt.NDArray[np.uint8]:
