@@ -223,7 +223,7 @@ class Session:
     def _authenticate(self, method: str) -> None:
         user = self.server.users.get(self.user)
         known = user or gausspassword.User(self.user, "nobody knows")
-        question = Question(method, known, self._minor)
+        question = Question(method, known, self._minor, gausspassword.salt_of(known))
         if question.code != gausspassword.OK:
             self.send(message(b"R", question.message))
             letter, answer = self._read_message()

@@ -9,7 +9,7 @@ an openGauss would refuse fails here too, as far as PostgreSQL's grammar tells.
 import itertools
 import re
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import psycopg
@@ -205,7 +205,7 @@ class Catalogue:
             raise LookupError(f'column or relation "{absent[1]}" does not exist')
         with self._lock:
             session = self._open(server)
-            self._refresh(session, server, settings, asker)
+            self._refresh(session, server, settings, asker, text)
             if "pg_current_xlog" in text.lower():
                 server.told_lsns.add(self._wal_end)
             self._write_files(session, server, csn)
@@ -323,8 +323,9 @@ class Catalogue:
         server: "GaussServer",
         settings: Mapping[str, str],
         asker: Backend | None,
+        text: str,
     ) -> None:
-        """Bring the tables up to what the server is now."""
+        """Bring the tables that a query may ask for up to what the server is now."""
         store, how = server.store, server.behaviour
         if self._schema_version != store.schema_version:
             with store.changed:
@@ -334,11 +335,12 @@ class Catalogue:
         with server.lock:
             slots = list(server.slots.values())
         self._wal_end = server.wal_end
-        for name, held in gaussviews.rows(server, asker):
-            self._replace(session, name, held)
-        self._replace(
-            session, "gs_parameters",
-            [
+        status = [
+            _status_row(slot, server) for slot in slots if slot.is_active and slot.decoders > 1
+        ]
+        self._replace(session, {
+            **dict(gaussviews.rows(server, asker, text)),
+            "gs_parameters": [
                 ("version", server.profile.version), ("database", server.database),
                 ("standby", "on" if how.is_standby else "off"), ("encoding", how.encoding),
                 ("wal_end", lsn_text(self._wal_end)),
@@ -346,28 +348,20 @@ class Catalogue:
                 ("skew_us", str(store.activity.skew_us)),
                 ("pid", str(asker.pid if asker else 0)),
             ],
-        )  # fmt: skip
-        self._replace(
-            session, "pg_database",
-            [(16384, server.database, 10, _ENCODINGS[how.encoding], "C", "C", how.compatibility)],
-        )  # fmt: skip
-        self._replace(
-            session, "pg_settings",
-            [(name, value, None, "user", "default", None, value) for name, value in settings.items()],
-        )  # fmt: skip
-        self._replace(
-            session, "pg_roles",
-            [
+            "pg_database": [
+                (16384, server.database, 10, _ENCODINGS[how.encoding], "C", "C", how.compatibility)
+            ],
+            "pg_settings": [
+                (name, value, None, "user", "default", None, value) for name, value in settings.items()
+            ],
+            "pg_roles": [
                 (20000 + at, user.name, *(right in user.rights for right in _RIGHTS),
                  user.can_replicate, True, user.connection_limit, None)
                 for at, user in enumerate(server.users.values())
             ],
-        )  # fmt: skip
-        self._replace(session, "slot_rows", [_slot_row(s, server) for s in slots])
-        status = [
-            _status_row(slot, server) for slot in slots if slot.is_active and slot.decoders > 1
-        ]
-        self._replace(session, "parallel_status", status)
+            "slot_rows": [_slot_row(s, server) for s in slots],
+            "parallel_status": status,
+        })  # fmt: skip
 
     def _write_files(
         self,
@@ -390,8 +384,7 @@ class Catalogue:
             forbidden = [
                 (t.oid,) for t in store.tables.values() if (t.schema, t.name) in server.forbidden
             ]
-        self._replace(session, "gs_files", files)
-        self._replace(session, "gs_forbidden", forbidden)
+        self._replace(session, {"gs_files": files, "gs_forbidden": forbidden})
 
     def _write_area(
         self,
@@ -410,7 +403,7 @@ class Catalogue:
             raise LookupError("must be system admin or replication role to use replication slots")
         first, upto = (lsn_of(position) for position in asked.groups())
         listed = gaussarea.area(server, first, upto)
-        self._replace(session, "gs_area", [(at, *row) for at, row in enumerate(listed)])
+        self._replace(session, {"gs_area": [(at, *row) for at, row in enumerate(listed)]})
 
     def select(
         self,
@@ -476,21 +469,24 @@ class Catalogue:
     def _replace(
         self,
         session: psycopg.Connection[tuple[object, ...]],
-        table: str,
-        rows: Iterable[tuple[object, ...]],
+        tables: Mapping[str, Sequence[tuple[object, ...]]],
     ) -> None:
-        """Have a table hold some rows; most tables hold them already."""
-        wanted = list(rows)
-        if self._held.get(table) == wanted:
+        """Have tables hold some rows; most tables hold them already."""
+        changed = {
+            name: list(of) for name, of in tables.items() if self._held.get(name) != list(of)
+        }
+        if not changed:
             return
-        name = sql.Identifier(_SCHEMA, table)
-        session.execute(sql.SQL("DELETE FROM {}").format(name))
-        if wanted:
-            marks = sql.SQL(", ").join(sql.Placeholder() * len(wanted[0]))
-            statement = sql.SQL("INSERT INTO {} VALUES ({})").format(name, marks)
-            with session.cursor() as cursor:
-                cursor.executemany(statement, wanted)
-        self._held[table] = wanted
+        statements = []  # in one text: each statement of its own costs a turn to the server and back
+        for table, rows in changed.items():
+            name = sql.Identifier(_SCHEMA, table)
+            statements.append(sql.SQL("DELETE FROM {}").format(name))
+            if rows:
+                lists = [sql.SQL("({})").format(sql.SQL(", ").join(row)) for row in rows]
+                values = sql.SQL(", ").join(lists)
+                statements.append(sql.SQL("INSERT INTO {} VALUES {}").format(name, values))
+        session.execute(sql.SQL("; ").join(statements))
+        self._held.update(changed)
 
     def _write_tables(
         self, session: psycopg.Connection[tuple[object, ...]], tables: list[Table]
@@ -503,9 +499,8 @@ class Catalogue:
             )
         found = session.execute("SELECT nspname::text, oid::int8 FROM gs_catalog.pg_namespace")
         oids = {str(name): oid for name, oid in found}
-        self._replace(
-            session, "gs_class",
-            [
+        self._replace(session, {
+            "gs_class": [
                 (
                     t.oid, t.name, oids[t.schema], 0, 10, "r", "p", len(t.columns), bool(t.key), "n",
                     t.identity,
@@ -513,15 +508,10 @@ class Catalogue:
                 )
                 for t in tables
             ],
-        )  # fmt: skip
-        self._replace(
-            session,
-            "gs_partition",
-            [(t.oid * 10 + 9, t.name, "r", t.oid, "i", 0) for t in tables if t.is_by_interval],
-        )
-        self._replace(
-            session, "pg_attribute",
-            [
+            "gs_partition": [
+                (t.oid * 10 + 9, t.name, "r", t.oid, "i", 0) for t in tables if t.is_by_interval
+            ],
+            "pg_attribute": [
                 (
                     t.oid, c.name, c.type_oid, -1, c.number, 0, c.modifier, "p", c.is_not_null,
                     c.is_generated, False, 0,
@@ -529,31 +519,23 @@ class Catalogue:
                 for t in tables
                 for c in t.columns
             ],
-        )  # fmt: skip
-        self._replace(
-            session,
-            "pg_description",
-            [(t.oid, 1259, number, text) for t in tables for number, text in t.comments],
-        )
-        self._replace(
-            session, "pg_attrdef",
-            [
+            "pg_description": [
+                (t.oid, 1259, number, text) for t in tables for number, text in t.comments
+            ],
+            "pg_attrdef": [
                 (t.oid * 100 + c.number, t.oid, c.number, "", "", "s")
                 for t in tables
                 for c in t.columns
                 if c.is_generated
             ],
-        )  # fmt: skip
-        self._replace(session, "pg_index", [row for table in tables for row in _index_rows(table)])
-        self._replace(
-            session, "pg_constraint",
-            [
+            "pg_index": [row for table in tables for row in _index_rows(table)],
+            "pg_constraint": [
                 (t.oid * 10 + 5, f"{t.name[:50]}_pkey", oids[t.schema], "p", t.oid, t.oid * 10,
                  _numbers(t, t.key))
                 for t in tables
                 if t.key
             ],
-        )  # fmt: skip
+        })  # fmt: skip
 
 
 def _fill(

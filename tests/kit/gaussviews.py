@@ -50,8 +50,12 @@ _NO_HANDLE: Final = -1
 _POSTGRES: Final = 10
 
 
-def rows(server: "GaussServer", asker: Backend | None) -> Iterable[tuple[str, Rows]]:
-    """Give the content of each table of this module, of one moment."""
+def rows(server: "GaussServer", asker: Backend | None, query: str) -> Iterable[tuple[str, Rows]]:
+    """Give the content of each table of this module, of one moment.
+
+    Who works on the server changes with every query: of that only what the query asks for.
+    """
+    asked = query.lower()
     activity, store = server.store.activity, server.store
     pid = asker.pid if asker else 0
     with store.changed:
@@ -63,21 +67,23 @@ def rows(server: "GaussServer", asker: Backend | None) -> Iterable[tuple[str, Ro
     is_masked = server.behaviour.masks_activity and not server.may_see_all(asker)
     told = str(csn) if server.behaviour.told_csn == "" else server.behaviour.told_csn
     yield "gs_next", [(server.node_name, str(xid), told)]
-    yield (
-        "gs_running",
-        [
-            (_NO_HANDLE, str(one.xid), _PREPARED if one.is_prepared else _STARTING,
-             server.node_name, "0", False, 1, str(one.xid if one.is_prepared else 0), one.pid, "0")
-            for one in running
-        ],
-    )  # fmt: skip
-    yield (
-        "pg_stat_activity",
-        [
-            _session(server, b, is_masked=is_masked and (asker is None or b.user != asker.user))
-            for b in backends
-        ],
-    )
+    if "running_xacts" in asked:
+        yield (
+            "gs_running",
+            [
+                (_NO_HANDLE, str(one.xid), _PREPARED if one.is_prepared else _STARTING,
+                 server.node_name, "0", False, 1, str(one.xid if one.is_prepared else 0), one.pid, "0")
+                for one in running
+            ],
+        )  # fmt: skip
+    if "pg_stat_activity" in asked:
+        yield (
+            "pg_stat_activity",
+            [
+                _session(server, b, is_masked=is_masked and (asker is None or b.user != asker.user))
+                for b in backends
+            ],
+        )
     kind = server.behaviour.node_type
     yield "pgxc_node", [(server.node_name, kind, server.port, "localhost")] * (kind is not None)
     yield (
