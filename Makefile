@@ -11,8 +11,10 @@ SOURCES := .
 RESULTS := build/bench
 PEERS := bench/peers
 PYTEST := $(BIN)/python -m pytest
-# Most tests wait for servers; a file's tests share theirs, and stay together. One file needs no workers.
-PARALLEL = $(if $(findstring .py,$(ARGS)),,-n 3 --dist loadfile --no-loadscope-reorder)
+# Most tests wait for servers half of their time: two workers for each of two cores. A file's tests share
+# their servers, and stay together. One file needs no workers.
+WORKERS := 4
+PARALLEL = $(if $(findstring .py,$(ARGS)),,-n $(WORKERS) --dist loadfile --no-loadscope-reorder)
 
 .PHONY: help
 help: ## list the targets
@@ -67,6 +69,7 @@ else
 endif
 
 .PHONY: test-unit
+test-unit: WORKERS := 3
 test-unit: setup ## the tests that need no server, Java, browser or network, in under two minutes
 	$(PYTEST) --unit $(PARALLEL) $(ARGS)
 

@@ -33,7 +33,7 @@ _POLL_SECONDS: Final = 0.05
 # How long a test waits before it says that something does not happen at all; generous,
 # because nothing is judged by it.
 PATIENCE_SECONDS: Final = 200.0
-_AT_START: Final = ("PYTHON", "LD_", "MALLOC", "OPENBLAS", "ARROW")  # variables read by then
+_READ_LATE: Final = "GAUSSDECODE_"  # others may be read while an interpreter or a module begins
 
 _SMALL: Final[Json] = {
     "decoding": {"parallel-decode-num": 2},
@@ -139,7 +139,7 @@ class Daemon:
         """Start the daemon; does not wait for anything."""
         assert self.process is None or self.process.poll() is not None, "it runs already"
         self.begin()
-        if self.is_forked and not any(name.startswith(_AT_START) for name in self.environment):
+        if self.is_forked and all(name.startswith(_READ_LATE) for name in self.environment):
             self.process = Forked(["run", str(self.config_path)], self.log, self.environment)
             return self
         with self.log.open("ab") as log:

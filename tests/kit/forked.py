@@ -38,8 +38,16 @@ _CONTEXT.set_forkserver_preload(
         "gaussdecode.daemon.supervisor",
         "gaussdecode.decode.worker",
         "gaussdecode.source.reader",
+        # What they import when they first need it.
+        "gaussdecode.source.gaussdb.export",
+        "gaussdecode.source.gaussdb.probe",
         "gaussdecode.source.gaussdb.source",
+        "gaussdecode.source.postgresql.export",
+        "gaussdecode.source.postgresql.probe",
         "gaussdecode.source.postgresql.source",
+        "encodings.idna",
+        "numpy.ma",
+        "pyarrow.parquet",
     ]
 )
 
