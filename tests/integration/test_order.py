@@ -155,8 +155,11 @@ def test_served_bytes_are_the_servers_own(
         f"SELECT data FROM pg_logical_slot_peek_binary_changes('{database.name}_pgoutput', NULL, "
         f"NULL, 'proto_version', '1', 'publication_names', '{database.publication}')"
     )
-    options = {"proto_version": "1", "publication_names": database.publication}
-    served = _served(daemon.root, "pgoutput", options)
+    named: dict[str, str | None] = {
+        "proto_version": "1",
+        "publication_names": database.publication,
+    }
+    served = _served(daemon.root, "pgoutput", named)
     assert [_without_lsn(message) for message in served] == _once([data for (data,) in own])
 
 

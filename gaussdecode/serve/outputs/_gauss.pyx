@@ -1,8 +1,8 @@
 """The parallel styles of GaussDB and openGauss, and the text of their serial plug-ins.
 
 Of a parallel style, each record or statement is as ``source/gaussdb/translate`` reads it. With
-sending-batch 1 records share a message until it is longer than 1 MiB, as the server counts it. What is
-left at the end of a block goes out as the server's timer would send it.
+sending-batch 1 records share a message until it is longer than 1 MiB, as the server counts it.
+What is left at the end of a block goes out as the server's timer would send it.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
@@ -400,7 +400,8 @@ cdef class GaussWriter(Writer):
 
         Args:
             is_old: values of the old row.
-            is_key: columns of the identity only, of the old row or, where a key did not change, the new one.
+            is_key: columns of the identity only, of the old row or, where the key did
+                not change, of the new one.
         """
         cdef int _index
         cdef uint16_t count = 0

@@ -4,7 +4,7 @@ Heads of a table: `HEAD_INSERT` has the Relation message, `HEAD_UPDATE` the Type
 each after its length (four bytes, big-endian).
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 from gaussdecode.serve.outputs._arrow cimport (
     Digits, Leaf, LeafForm, Piece, leaf_bind, leaf_bytes, leaf_free, leaf_is_null,

@@ -10,8 +10,8 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memchr, memcmp
 
 from gaussdecode.serve.outputs._arrow cimport (
-    Digits, Leaf, LeafForm, LeafKind, Piece, leaf_bind, leaf_bytes, leaf_free, leaf_is_null, leaf_print,
-    leaf_range,
+    Digits, Leaf, LeafForm, LeafKind, Piece, leaf_bind, leaf_bytes, leaf_free, leaf_is_null,
+    leaf_print, leaf_range,
 )
 from gaussdecode.wire._layout cimport Buffer, buffer_append, buffer_free
 
@@ -42,9 +42,9 @@ cdef class BoundTable:
     """
 
     def __cinit__(
-        self, object plan, object heads, int64_t length, object op, object unchanged, object raw, object old,
-        list new_columns, list old_columns, const int64_t[::1] truncate_rows,
-        const uint8_t[::1] truncate_flags,
+        self, object plan, object heads, int64_t length, object op, object unchanged,
+        object raw, object old, list new_columns, list old_columns,
+        const int64_t[::1] truncate_rows, const uint8_t[::1] truncate_flags,
     ):
         cdef int index
         self.kept = [

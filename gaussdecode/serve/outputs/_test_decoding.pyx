@@ -5,8 +5,8 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from gaussdecode.serve.outputs._arrow cimport print_integer, print_timestamp
 from gaussdecode.serve.outputs._rows cimport (
     HEAD_DELETE, HEAD_INSERT, HEAD_NEW, HEAD_OLD, HEAD_TRUNCATE, HEAD_UPDATE, TEXT_NULL,
-    TEXT_UNCHANGED,
-    TRUNCATE_CASCADE, TRUNCATE_RESTART, Column, Table, Text, Writer, has_old_row, put, put_literal, read_text,
+    TEXT_UNCHANGED, TRUNCATE_CASCADE, TRUNCATE_RESTART, Column, Table, Text, Writer, has_old_row,
+    put, put_literal, read_text,
 )
 from gaussdecode.wire._layout cimport buffer_append
 
