@@ -24,6 +24,7 @@ from gaussdecode.land.names import (
     MIRROR,
     PREPARED,
     SCHEMAS,
+    SERVE,
     SERVER,
     SPOOL,
     SYSTEM_TABLES,
@@ -54,6 +55,7 @@ _BLOCK: Final = re.compile(r"[0-9]{20}")
 _SCHEMA: Final = re.compile(r"[0-9a-f]{16}\.json")
 _SPOOLED: Final = re.compile(r"\.[0-9a-z_]+\.spool")
 _OLD_CHUNK: Final = re.compile(r"chunk-[0-9]{8}\.arrow")  # of versions that kept no hash
+_SLOT: Final = re.compile(r"\.?[a-z0-9_]{1,63}\.json")
 _LOST: Final = "lost+found"  # of file systems, at the root of one
 
 
@@ -130,6 +132,7 @@ _PLACES: Final[Mapping[str, Place]] = {
     COMPACT: Place((), ((_BLOCK.fullmatch, Place((), ((is_table, DATA_FILES),))),)),
     SPOOL: Place(unfinished=(unfinished_number, _SPOOLED.fullmatch)),
     PREPARED: Place((is_prepared_name,)),
+    SERVE: Place((_is(LOCK),), ((_is("slots"), Place((_SLOT.fullmatch,))),)),
     ROOT: Place(
         (_is(LEDGER), _is(FINGERPRINTS), _is(COLUMNS), is_numbered_copy),
         (

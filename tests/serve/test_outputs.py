@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kit import served
+from kit import servedrows
 
 from gaussdecode.serve.block import Output, TableRows
 from gaussdecode.serve.errors import ServeError
@@ -31,16 +31,16 @@ TEXTS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]
 def printed(array: pa.Array, spelled: str = "text", oid: int = 25, plugin: str = "pgoutput") -> Any:
     """The texts of a column's values, None for NULL."""
     table = TableRows(
-        served.schema([served.column("v", spelled, oid)]),
-        served.rows("I" * len(array), {"v": array}),
+        servedrows.schema([servedrows.column("v", spelled, oid)]),
+        servedrows.rows("I" * len(array), {"v": array}),
     )
-    of = served.block([table], [len(array)])
+    of = servedrows.block([table], [len(array)])
     if plugin == "pgoutput":
-        messages = served.split(make_output("pgoutput", PG).write(of))
+        messages = servedrows.split(make_output("pgoutput", PG).write(of))
         inserts = [message for message in messages if message[:1] == b"I"]
         return [m[13:].decode() if m[8:9] == b"t" else None for m in inserts]
     texts: list[str | None] = []
-    for message in served.split(make_output(plugin, {}).write(of))[1:-1]:
+    for message in servedrows.split(make_output(plugin, {}).write(of))[1:-1]:
         size = int.from_bytes(message[34:38], "big")
         texts.append(None if size == 0xFFFFFFFF else message[38:-1].decode())
     return texts
@@ -150,10 +150,13 @@ def _mixed(strings: list[str | None]) -> TableRows:
     """Inserts, an update whose key changes, and a delete."""
     count = len(strings)
     ops = "I" * count + "UD"
-    columns = [served.column("id", "integer", 23, is_key=True), served.column("Note", "text", 25)]
+    columns = [
+        servedrows.column("id", "integer", 23, is_key=True),
+        servedrows.column("Note", "text", 25),
+    ]
     return TableRows(
-        served.schema(columns),
-        served.rows(
+        servedrows.schema(columns),
+        servedrows.rows(
             ops,
             {
                 "id": pa.array([*range(count), 77, None], pa.int32()),
@@ -172,7 +175,7 @@ def _translated(output: Output, style: str, *, is_batched: bool, of: Any) -> lis
          "is_toastable": False, "is_not_null": False, "is_generated": False, "key_position": key}
         for number, (name, spelled, oid, key) in enumerate([("id", "integer", 23, 0), ("Note", "text", 25, None)], 1)
     ]  # fmt: skip
-    table = {"oid": served.OID, "schema": "public", "name": "t", "kind": "r", "identity": "d",
+    table = {"oid": servedrows.OID, "schema": "public", "name": "t", "kind": "r", "identity": "d",
              "columns": columns, "identity_index": []}  # fmt: skip
     catalog.take(json.dumps({"schema": "public", "name": "t", "table": table}).encode())
     relations = GaussRelations(WhiteList(), catalog)
@@ -180,7 +183,7 @@ def _translated(output: Output, style: str, *, is_batched: bool, of: Any) -> lis
     written = output.write(of)
     return [
         message
-        for payload, lsn in zip(served.split(written), written.start_lsn.tolist(), strict=True)
+        for payload, lsn in zip(servedrows.split(written), written.start_lsn.tolist(), strict=True)
         for message in translator.feed_bytes(payload, lsn, relations.define)
     ]
 
@@ -200,9 +203,9 @@ def test_the_translator_reads_what_is_written(
     """Each style gives the rows of pgoutput, and the transactions, back."""
     is_batched = batch == "1" and style in "bjt"
     options: dict[str, str | None] = {"sending-batch": batch} if style in "bjt" else {}
-    of = served.block([_mixed(strings)], [len(strings), len(strings) + 2])
+    of = servedrows.block([_mixed(strings)], [len(strings), len(strings) + 2])
     found = _translated(make_output(plugin, options), style, is_batched=is_batched, of=of)
-    own = served.split(make_output("pgoutput", PG).write(of))
+    own = servedrows.split(make_output("pgoutput", PG).write(of))
 
     def changes(messages: list[bytes]) -> list[bytes]:
         return [message[:1] + message[5:] for message in messages if message[:1] in b"IUD"]
@@ -220,8 +223,8 @@ def test_a_batch_ends_above_one_mebibyte() -> None:
     texts: list[str | None] = ["x" * 300_000] * 5
     for plugin in ("parallel_binary_decoding", "parallel_text_decoding"):
         output = make_output(plugin, {"sending-batch": "1"})
-        written = output.write(served.block([_mixed(texts)], [7]))
-        first, last = served.split(written)
+        written = output.write(servedrows.block([_mixed(texts)], [7]))
+        first, last = servedrows.split(written)
         assert 1_048_576 < len(first) + 25 < 1_048_576 + 300_100
         assert first[-1:] == (b"F" if "binary" in plugin else b"\0")
         assert last[-4:] == bytes(4)
@@ -234,21 +237,24 @@ def test_a_transaction_over_two_blocks_begins_and_ends_once() -> None:
     table = _mixed(["a"])
     for plugin in sorted(PLUGINS):
         output = make_output(plugin, PG if plugin == "pgoutput" else {"skip-empty-xacts": "1"})
-        first = served.split(output.write(served.block([table], [3], is_open=True)))
-        last = served.split(output.write(served.block([table], [3], is_continued=True)))
+        first = servedrows.split(output.write(servedrows.block([table], [3], is_open=True)))
+        last = servedrows.split(output.write(servedrows.block([table], [3], is_continued=True)))
         whole = [message.upper() for message in first + last]
         if plugin not in {"pgoutput", "parallel_binary_decoding"}:
             assert [m[:5] for m in whole].count(b"BEGIN") == 1
             assert [m[:6] for m in whole].count(b"COMMIT") == 1
-        assert served.split(output.write(served.block([], [0]))) == []
+        assert servedrows.split(output.write(servedrows.block([], [0]))) == []
 
 
 def test_values_that_a_column_cannot_hold() -> None:
     """Their text is written in place of NULL, of the old row too; a column that was not sent is unchanged."""
-    columns = [served.column("d", "date", 1082, is_key=True), served.column("x", "text", 25)]
+    columns = [
+        servedrows.column("d", "date", 1082, is_key=True),
+        servedrows.column("x", "text", 25),
+    ]
     table = TableRows(
-        served.schema(columns),
-        served.rows(
+        servedrows.schema(columns),
+        servedrows.rows(
             "U",
             {"d": pa.array([None], pa.date32()), "x": pa.array([None], pa.string())},
             old=pa.array([{"d": None}], pa.struct([("d", pa.date32())])),
@@ -256,13 +262,13 @@ def test_values_that_a_column_cannot_hold() -> None:
             unchanged=[["x"]],
         ),
     )
-    of = served.block([table], [1])
-    text = served.split(make_output("test_decoding", {}).write(of))[1].decode()
+    of = servedrows.block([table], [1])
+    text = servedrows.split(make_output("test_decoding", {}).write(of))[1].decode()
     assert text == (
         "table public.t: UPDATE: old-key: d[date]:'-infinity' new-tuple: d[date]:'infinity' "
         "x[text]:unchanged-toast-datum"
     )
-    binary = served.split(make_output("parallel_binary_decoding", {}).write(of))[1]
+    binary = servedrows.split(make_output("parallel_binary_decoding", {}).write(of))[1]
     assert b"\0\x01d" in binary
     assert b"\0\x01x" not in binary
 
@@ -270,19 +276,19 @@ def test_values_that_a_column_cannot_hold() -> None:
 def test_origins_users_and_tables_are_left_out() -> None:
     """By only-local, exclude-users and white-table-list; GaussDB keeps BEGIN and COMMIT."""
     table = _mixed(["a"])
-    of = served.block([table], [1, 3], origin=(None, "there"), user=("amy", "bob"))
+    of = servedrows.block([table], [1, 3], origin=(None, "there"), user=("amy", "bob"))
     plain = make_output("test_decoding", {"only-local": "on"})
-    assert len(served.split(plain.write(of))) == 3
+    assert len(servedrows.split(plain.write(of))) == 3
     text = "parallel_text_decoding"
     for options in ({}, {"only-local": "f", "exclude-users": "bob"}):
-        shown = served.split(make_output(text, {**options, "include-user": "1"}).write(of))
+        shown = servedrows.split(make_output(text, {**options, "include-user": "1"}).write(of))
         assert [line.split(b" ")[0] for line in shown] == [
             b"BEGIN", b"table", b"commit", b"BEGIN", b"commit",
         ]  # fmt: skip
         assert shown[3].endswith(b" user_name: bob")
     other = make_output(text, {"white-table-list": "*.u, s.*", "skip-empty-xacts": "true"})
-    assert served.split(other.write(of)) == []
-    told = served.split(make_output("pgoutput", PG).write(of))
+    assert servedrows.split(other.write(of)) == []
+    told = servedrows.split(make_output("pgoutput", PG).write(of))
     assert [m[:1] for m in told] == [b"B", b"R", b"I", b"C", b"B", b"O", b"U", b"D", b"C"]
 
 
@@ -329,7 +335,7 @@ def test_heartbeats() -> None:
 
 def test_a_row_outside_of_its_table_is_refused() -> None:
     """Numbers of tables and rows are checked before memory is read."""
-    of = served.block([_mixed(["a"])], [3])
+    of = servedrows.block([_mixed(["a"])], [3])
     for field, value in (("row_index", 3), ("row_index", -1), ("row_table", 1), ("row_table", -1)):
         wrong = getattr(of, field).copy()
         wrong[2] = value
