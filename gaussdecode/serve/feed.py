@@ -143,6 +143,10 @@ class Feed:
         """The position after all transactions that end up to an LSN."""
         return await self.call(lambda: self.reader.at(lsn))
 
+    async def oldest(self) -> ReadPosition:
+        """The position before everything that retention has left."""
+        return await self.call(self.reader.beginning)
+
     async def newest(self) -> ReadPosition:
         """The position after everything that has landed."""
         return await self.call(self.reader.end)

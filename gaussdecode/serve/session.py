@@ -22,6 +22,7 @@ from gaussdecode.serve.connection import ClientGoneError, Connection
 from gaussdecode.serve.errors import ServeError
 from gaussdecode.serve.feed import Feed
 from gaussdecode.serve.messages import Body, Column, Startup, protocol_error
+from gaussdecode.serve.reader import ReadPosition
 from gaussdecode.serve.slots import Slot
 from gaussdecode.serve.statements import BOOL, INT4, INT8, LSN, OID, TEXT, Scalar
 from gaussdecode.serve.stream import SenderTimeoutError, Stream
@@ -46,14 +47,19 @@ _REPORTED: Final = {
     "in_hot_standby": "in_hot_standby",
     "default_transaction_read_only": "default_transaction_read_only",
 }
+START_LSN: Final = "gaussdecode.start_lsn"
+"""Setting: where slots that the session creates begin."""
+EARLIEST: Final = "earliest"
+LATEST: Final = "latest"
 _FREE: Final = frozenset(
     {
         "application_name", "extra_float_digits", "search_path", "datestyle", "timezone", "client_min_messages",
         "statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout", "wal_sender_timeout",
         "bytea_output", "intervalstyle", "default_transaction_read_only", "row_security", "geqo",
+        START_LSN,
     }
 )  # fmt: skip
-"""Settings that a client may set; but for `wal_sender_timeout` and `application_name` nothing follows."""
+"""Settings that a client may set; what `wal_sender_timeout`, `application_name` and ours say is followed."""
 _UTF8: Final = frozenset({"utf8", "utf-8", "unicode", "'utf8'", "utf_8", "default"})
 _DURATION: Final = re.compile(r"([0-9]{1,10})\s*(ms|s|min|h|d)?")
 _FACTORS: Final = {None: 1, "ms": 1, "s": 1000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -648,9 +654,9 @@ class Session:
         return self.server.plugin(slot.plugin)(options)
 
     async def create_slot(self, name: str, plugin: str, *, is_temporary: bool) -> Slot:
-        """Create a slot at the end of what has landed."""
+        """Create a slot at the end of what has landed, or where the session's setting says."""
         self.server.plugin(plugin)
-        at = await self.feed().newest()
+        at = await self._new_position()
         slot = Slot(
             name, plugin, self.user, self.database, self.server.facts().landing_id,
             at.n, at.epoch, at.lsn, at.csn, is_temporary=is_temporary,
@@ -661,6 +667,14 @@ class Session:
             Event.CLIENT_SLOT, slot_name=name, user=self.user, act="create", lsn=str(Lsn(at.lsn))
         )
         return slot
+
+    async def _new_position(self) -> ReadPosition:
+        wanted = self._settings.get(START_LSN, LATEST)
+        if wanted == LATEST:
+            return await self.feed().newest()
+        if wanted == EARLIEST:
+            return await self.feed().oldest()
+        return await self.feed().position(Lsn.parse(wanted))
 
     def _own(self, name: str) -> Slot:
         """A slot that this user may use."""
@@ -745,6 +759,15 @@ class Session:
             return
         if name == "wal_sender_timeout":
             milliseconds(value)
+        if name == START_LSN and value not in {EARLIEST, LATEST}:
+            try:
+                Lsn.parse(value)
+            except ValueError:
+                raise ServeError(
+                    "22023",
+                    f'invalid value for parameter "{START_LSN}": "{value[:64]}"',
+                    hint=f"Allowed: {EARLIEST}, {LATEST}, or an LSN like 16/B374D848.",
+                ) from None
         self._settings[name] = value[:1000]
 
 

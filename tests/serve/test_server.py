@@ -105,6 +105,27 @@ def test_slots_by_sql(session: Session) -> None:
     assert session.execute(query, ["by_sql"]).fetchall() == []
 
 
+def test_where_a_slot_begins(session: Session) -> None:
+    """At the end, before everything that is kept, or after any transaction, as the session has set."""
+    found = []
+    ends: list[str] = []
+    for name, start in (("begins_a", "latest"), ("begins_b", "earliest"), ("begins_c", "")):
+        wanted = start or ends[len(ends) // 2]
+        session.execute(f"SET gaussdecode.start_lsn = '{wanted}'")
+        session.execute("SELECT pg_create_logical_replication_slot(%s, 'test_decoding')", [name])
+        rows = session.execute(
+            f"SELECT lsn, data FROM pg_logical_slot_peek_changes('{name}', NULL, NULL)"
+        ).fetchall()
+        ends = [lsn for lsn, data in rows if data.startswith("COMMIT")] or ends
+        found.append(len(ends) if rows else 0)
+        session.execute("SELECT pg_drop_replication_slot(%s)", [name])
+    assert found[0] == 0
+    assert found[1] > 5
+    assert found[2] == found[1] - found[1] // 2 - 1
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="earliest"):
+        session.execute("SET gaussdecode.start_lsn = 'soon'")
+
+
 @pytest.mark.parametrize("is_binary", [False, True])
 def test_changes_by_sql(served: Served, session: Session, is_binary: bool) -> None:
     """Peek shows what get takes; limits cut after whole transactions; get moves the slot."""
