@@ -20,6 +20,7 @@ from typing import Final
 import pyarrow.parquet as pq
 import pytest
 from kit.beside import repeating
+from kit.certificates import sign
 from kit.daemon import Daemon, wait_until
 from kit.gausscluster import GaussCluster
 from kit.gaussdaemon import GaussDatabase, lands
@@ -27,7 +28,7 @@ from kit.gaussprofile import V6_0_0
 from kit.gaussserver import GaussServer
 from kit.gaussseveral import several
 from kit.poison import POISON, Poisoner
-from kit.postgres import Database, Postgres
+from kit.postgres import Database, Postgres, make_certificates
 from kit.prometheus import Prometheus
 from kit.rules import hurried, installed
 from kit.systemd import Supervised, Unit
@@ -264,22 +265,33 @@ def another_consumer(database: Database) -> Iterator[None]:
             process.kill()
 
 
-@provokes("GaussdecodeNotStreaming", "GaussdecodeReconnects", "GaussdecodeGuardBlind")
+@provokes(
+    "GaussdecodeNotStreaming",
+    "GaussdecodeReconnects",
+    "GaussdecodeGuardBlind",
+    "GaussdecodeCertificateEnds",
+)
 def test_daemon_that_is_kept_out(
     database_15: Database,
     make_daemon: MakeDaemon,
     watch: MakeWatch,
+    tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """The slot is taken, streams are ended, and the role may open no more connections."""
+    """The slot is taken, streams are ended, the role may open no more connections; its certificate ends soon."""
     role = f"role_{database_15.name}"
     database = prepared(database_15)
     database.execute(f"CREATE ROLE {role} LOGIN REPLICATION")
     dsn = database.dsn.replace("user=postgres", f"user={role}")
+    make_certificates(tmp_path)
+    certificate = sign(tmp_path, "client", end_days=13)
+    dsn = f"{dsn} sslmode=disable sslcert={certificate} sslkey={certificate.with_suffix('.key')}"
     daemon = make_daemon(database, dsn=dsn, config={"guard": {"interval": "1s"}})
     daemon.begin()
     with another_consumer(database), daemon, watch(daemon) as prometheus:
-        prometheus.fires("GaussdecodeNotStreaming")
+        prometheus.fires("GaussdecodeNotStreaming", "GaussdecodeCertificateEnds")
+        sign(tmp_path, "client", end_days=15)
+        prometheus.resolves("GaussdecodeCertificateEnds")
         # While it asks for the slot once more, it says for a moment that it streams.
         status = ["status", str(daemon.config_path)]
         wait_until(lambda: main(status) == os.EX_UNAVAILABLE, "the status says so")

@@ -140,6 +140,7 @@ class Daemon:
         assert self.process is None or self.process.poll() is not None, "it runs already"
         self.begin()
         if self.is_forked and all(name.startswith(_READ_LATE) for name in self.environment):
+            self.log.touch()  # it can be read from now on, as that of an interpreter
             self.process = Forked(["run", str(self.config_path)], self.log, self.environment)
             return self
         with self.log.open("ab") as log:

@@ -205,7 +205,9 @@ def test_ddl_is_followed_before_the_next_rows(spark: SparkSession, tmp_path: Pat
     path, found = f"delta.`{tmp_path}/target/tables/public.t/current`", []
     for command in (
         Command([ID, a, b]),
-        Command([ID, z, b]),
+        Command(
+            [ID, z, b], statement="ALTER TABLE t RENAME a TO z; ALTER TABLE t ALTER z TYPE bigint"
+        ),
         Command([ID, z], "COMMENT", "COMMENT ON COLUMN t.z IS 'Zed'", more=said),
         Command([ID, z]),
     ):

@@ -187,10 +187,13 @@ def test_ddl_is_followed_before_the_next_rows(reader: SparkSession, tmp_path: Pa
     a, b, z = Of(2, "a"), Of(3, "b", "text"), Of(2, "z", "bigint")
     source = DdlLanding(tmp_path / "landing")
     source.land(([ID, a], {"id": 1, "a": 10}))
+    said = (
+        "ALTER TABLE t ADD b text; ALTER TABLE t RENAME a TO z; ALTER TABLE t ALTER z TYPE bigint"
+    )
     for after, row in (
         ([ID, a], (1, 10)), ([ID, a, b], (1, 10, None)), ([ID, z, b], (1, 10, None)), ([ID, z], (1, 10)),
     ):  # fmt: skip
-        source.land(Command(after))
+        source.land(Command(after, statement=said))
         apply_with(LocalEngine(), tmp_path / "landing", tmp_path / "target", MADE)
         names = [name for name in reader.table("lake.cdc.public_t").columns if name[:3] != "gd_"]
         assert sorted(names) == sorted(of.name for of in after)  # a name that is new comes last
