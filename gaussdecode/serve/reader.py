@@ -87,6 +87,11 @@ class LandingReader:
         self.landing = Landing(root)
         self._wanted = wanted
         self._include_snapshot = include_snapshot
+        self._looked_until = (
+            0  # for quarantines: those that are over, with their ends, and the others
+        )
+        self._quarantines: list[tuple[CommitEntry, int]] = []
+        self._open: dict[str, CommitEntry] = {}
         if self.landing.has_several:
             raise ServeError(
                 _FEATURE_NOT_SUPPORTED,
@@ -172,14 +177,16 @@ class LandingReader:
         Raises:
             ServeError: a wanted table is in quarantine there.
         """
-        tables: dict[str, CommitEntry] = {}
-        for entry in self.landing.entries(self.landing.first_n, position.n - 1):
+        last = self.landing.last_n
+        for entry in self.landing.entries(max(self._looked_until, self.landing.first_n), last):
+            for table in ended_by(entry) & self._open.keys():
+                self._quarantines.append((self._open.pop(table), entry.n))
             if entry.kind is EntryKind.QUARANTINE:
-                tables[Quarantine.from_extra(entry.extra).table] = entry
-            for table in ended_by(entry):
-                tables.pop(table, None)
-        for entry in tables.values():
-            self.check(entry)
+                self._open.setdefault(Quarantine.from_extra(entry.extra).table, entry)
+        self._looked_until = last + 1
+        for entry, end in (*self._quarantines, *((of, last + 1) for of in self._open.values())):
+            if entry.n < position.n <= end:
+                self.check(entry)
 
     def check(self, entry: CommitEntry) -> None:
         """Refuse an entry after which rows are missing, or may be.

@@ -11,6 +11,8 @@ from kit.daemon import Daemon
 from kit.postgres import Database
 from kit.workload import Workload
 
+from gaussdecode.model.entry import CommitEntry
+from gaussdecode.model.landing import EntryKind
 from gaussdecode.serve import reader
 from gaussdecode.serve.block import Block
 from gaussdecode.serve.errors import ServeError
@@ -124,3 +126,49 @@ def test_a_gap_is_an_error(database: Database, make_daemon: Callable[..., Daemon
     other = dataclasses.replace(changed, extra={"tables": ["public.t"], "text": "DDL"})
     mine = LandingReader(daemon.root, wanted=lambda _, table: table != "t")
     assert list(mine.blocks(other, of.end())) == []
+
+
+def test_a_start_within_a_quarantine_is_refused(
+    database: Database, make_daemon: Callable[..., Daemon], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After it began and before a snapshot has the table again; not where the table is not wanted."""
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    database.create_slot()
+    with make_daemon(database) as daemon:
+        while len(landing.read_entries(daemon.root)) < 6:
+            database.execute("INSERT INTO t SELECT count(*) FROM t")
+            daemon.catch_up()
+        assert daemon.stop() == 0
+    of = LandingReader(daemon.root)
+    real = of.landing.entries
+    said = {
+        "tables": ["public.t"],
+        "namespace": "public",
+        "name": "t",
+        "oid": 1,
+        "from_lsn": 1,
+        "error": "why",
+    }
+    tables = {"epoch": 0, "lsn": 1, "tables": {"public.t": {"where": None}}}
+
+    def changed(first: int, last: int) -> Iterator[CommitEntry]:
+        for entry in real(first, last):
+            if entry.n == 2:
+                yield dataclasses.replace(entry, kind=EntryKind.QUARANTINE, extra=said)
+            elif entry.n == 4:
+                yield dataclasses.replace(
+                    entry, kind=EntryKind.SNAPSHOT, extra={"snapshot": tables}
+                )
+            else:
+                yield entry
+
+    other = LandingReader(daemon.root, wanted=lambda _, table: table != "t")
+    for reading, refused in ((of, {3, 4}), (of, {3, 4}), (other, set())):
+        monkeypatch.setattr(reading.landing, "entries", changed)
+        found = set()
+        for n in range(6):
+            try:
+                reading.check_start(ReadPosition(n, 0, 0))
+            except ServeError:
+                found.add(n)
+        assert found == refused
