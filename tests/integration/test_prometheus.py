@@ -77,7 +77,8 @@ def test_every_expression_returns_series(
     """What alerts and panels ask for is there; what is near its end fires; what is well does not."""
     limited.execute("CREATE TABLE public.t (id int4 PRIMARY KEY)")
     limited.create_slot()
-    daemon = make_daemon(limited, config={
+    dsn = f"{limited.dsn} sslmode=disable sslcert={tmp_path}/client.pem"  # not there
+    daemon = make_daemon(limited, dsn=dsn, config={
         "guard": {"interval": "1s"}, "landing": {"mirror": {"url": f"file://{tmp_path}/mirror"}},
     }).start()  # fmt: skip
     daemon.wait_for_state("streaming")
