@@ -16,6 +16,7 @@ from gaussdecode.spark.log.events import as_int64
 from gaussdecode.spark.log.landing import Landing
 from gaussdecode.spark.log.masks import Mask, masked
 from gaussdecode.spark.log.row_probe import csns_of
+from gaussdecode.spark.log.schema import OLD, RAW, SOURCE, UNCHANGED
 
 Numbering = tuple[tuple[int, int, int], ...]
 """Number, epoch and LSN of entries, which tell the entry of each row of a merged file."""
@@ -23,6 +24,11 @@ Numbering = tuple[tuple[int, int, int], ...]
 Window = tuple[int, int]
 """CSNs: above the first and up to the second."""
 ALL_CSNS: Final = (1 << 63) - 1
+_OURS: Final = frozenset(
+    {
+        "gd_op", SOURCE, "gd_epoch", "gd_lsn", "gd_seq", "gd_csn", "gd_xid", "gd_ts", UNCHANGED, OLD, RAW,
+    }
+)  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -99,8 +105,17 @@ def windowed(
     return found
 
 
+def is_known_column(name: str) -> bool:
+    """Whether a column of a landed file is one of the table, or one of ours that a target has."""
+    return name in _OURS or not name.startswith("gd_")
+
+
 def in_window(rows: pa.Table, change: ChangeFile) -> pa.Table:
-    """Keep the rows of a file that are in its window, and mask them."""
+    """Keep the rows of a file that are in its window, and mask them.
+
+    Columns that only the landing has are left out: files from before they began do not have them.
+    """
+    rows = rows.select([name for name in rows.column_names if is_known_column(name)])
     if change.masks:
         rows = masked(rows, change.masks)
     if change.window is None:
