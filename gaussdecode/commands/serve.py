@@ -56,7 +56,7 @@ def execute(args: argparse.Namespace) -> int:
         return _passwd(args)
     if args.passwd:
         raise ConfigError("serve takes one configuration or directory")
-    root, settings, slot, level = _settings(Path(args.config))
+    root, settings, slot, level = _settings(args)
     if args.listen is not None:
         try:
             address = AddressType().read(args.listen)
@@ -79,12 +79,13 @@ def execute(args: argparse.Namespace) -> int:
     return EX_OK
 
 
-def _settings(path: Path) -> tuple[Path, ServeConfig, str, str]:
+def _settings(args: argparse.Namespace) -> tuple[Path, ServeConfig, str, str]:
     """Root, section `serve`, name and level of the log."""
-    if path.is_dir():
-        work_as_owner_of(path)
-        return path.absolute(), ServeConfig(), path.name, "info"
-    config = load_as_owner(path)
+    args.config = Path(args.config)
+    if args.config.is_dir():
+        work_as_owner_of(args.config)
+        return args.config.absolute(), ServeConfig(), args.config.name, "info"
+    config = load_as_owner(args.config)
     return config.landing.root, config.serve, config.slot, config.monitoring.log_level
 
 
