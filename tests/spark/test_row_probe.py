@@ -8,6 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from gaussdecode.errors import LandingError
+from gaussdecode.model.landing import LandingFile, Position
+from gaussdecode.spark.log.change_file import ChangeFile, in_window
 from gaussdecode.spark.log.row_probe import first_row, rows_of_op
 
 ORDER = ("gd_epoch", "gd_csn", "gd_lsn", "gd_seq")
@@ -81,3 +83,12 @@ def test_file_without_rows_is_refused(tmp_path: Path) -> None:
     pq.write_table(pa.table({name: pa.array([], pa.int64()) for name in ORDER}), path)
     with pytest.raises(LandingError, match="has no rows"):
         first_row(path, ORDER, ORDER)
+
+
+def test_columns_that_only_the_landing_has_are_left_out() -> None:
+    """So that files from before and after they began stand together."""
+    old = pa.table({"gd_op": ["I"], "gd_lsn": [1], "id": [1], "col_gd_x": [2]})
+    new = old.append_column("gd_change_lsn", pa.array([5]))
+    file = LandingFile("t", "p", 1, 1, Position(1, 0), Position(1, 0), "s", {}, False, False, "")
+    change = ChangeFile(0, 0, False, file)
+    assert pa.concat_tables([in_window(rows, change) for rows in (old, new)]).schema == old.schema
