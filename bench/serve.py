@@ -17,6 +17,7 @@ walsender's, times the number of clients.
 
 import argparse
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -37,9 +38,18 @@ from gaussdecode.model.lsn import Lsn
 PLUGINS: Final[dict[str, tuple[str, dict[str, str]]]] = {
     "test_decoding": ("test_decoding", {}),
     "pgoutput": ("pgoutput", {"proto_version": "1", "publication_names": "all"}),
-    "text": ("mppdb_decoding", {"decode-style": "t", "sending-batch": "1"}),
-    "json": ("mppdb_decoding", {"decode-style": "j", "sending-batch": "1"}),
-    "binary": ("mppdb_decoding", {"decode-style": "b", "sending-batch": "1"}),
+    "text": (
+        "mppdb_decoding",
+        {"parallel-decode-num": "2", "decode-style": "t", "sending-batch": "1"},
+    ),
+    "json": (
+        "mppdb_decoding",
+        {"parallel-decode-num": "2", "decode-style": "j", "sending-batch": "1"},
+    ),
+    "binary": (
+        "mppdb_decoding",
+        {"parallel-decode-num": "2", "decode-style": "b", "sending-batch": "1"},
+    ),
 }
 _FROM_THE_BEGINNING: Final = "-c gaussdecode.start_lsn=earliest"
 
@@ -55,6 +65,14 @@ class Serving:
         command = [sys.executable, "-m", "gaussdecode", "serve", str(self._root)]
         command += ["--listen", f"127.0.0.1:{self.port}"]
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", self.port)).close()
+                break
+            except ConnectionRefusedError:
+                if self._process.poll() is not None:
+                    raise SystemExit("gaussdecode serve ended") from None
+                time.sleep(0.05)
         self.watch = processes.ProcessWatch(self._process.pid)
         self.watch.start()
         return self
