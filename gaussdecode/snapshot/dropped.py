@@ -20,7 +20,6 @@ from gaussdecode.snapshot.item import Progress, Wanted
 from gaussdecode.snapshot.read import TableTask
 from gaussdecode.snapshot.tools import Tools
 from gaussdecode.source.export import PublishedTable, TableShape
-from gaussdecode.spark.log.schema import TableSchema
 
 DROPPED: Final = "dropped"
 """In a request, that a table is to be let go; in a record of the ledger, that it was."""
@@ -69,6 +68,8 @@ def let_go(tools: Tools, title: str, request: str) -> None:
 
 def _task(table: PublishedTable, directory: str, schema_id: str, record: Json) -> TableTask:
     """What there would be to read of a table that landed under a schema."""
+    from gaussdecode.spark.log.schema import TableSchema  # seldom needed, and slow to import
+
     known = TableSchema.from_record(schema_id, record)
     identity = ReplicaIdentity(table.identity)
     relation = Relation(0, table.oid, table.schema, table.name, identity, ())

@@ -27,3 +27,18 @@ def test_rich_stays_out() -> None:
     script = "import sys, gaussdecode.logs; print('rich' in sys.modules); import rich; print(rich)"
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert run.stdout.startswith("False\n<module 'rich'")
+
+
+def test_a_daemon_starts_without_slow_modules() -> None:
+    """What is loaded later, while the server begins the stream, or never, is not loaded before."""
+    script = """
+        import sys
+        import gaussdecode.commands.run
+        import gaussdecode.daemon.supervisor
+        late = ("pyarrow.compute", "pyarrow.parquet", "gaussdecode.spark.log", "cryptography", "pandas")
+        print([name for name in late if name in sys.modules])
+    """
+    run = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=True
+    )
+    assert run.stdout == "[]\n"
