@@ -25,6 +25,8 @@ from gaussdecode.source.relations import WhiteList
 
 INTERVAL = pa.struct([("months", pa.int32()), ("days", pa.int32()), ("micros", pa.int64())])
 PG: dict[str, str | None] = {"proto_version": "1", "publication_names": "p"}
+W2J: dict[str, str | None] = {"format-version": "2"}
+OPTIONS = {"pgoutput": PG, "wal2json": W2J}
 TEXTS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=12)
 
 
@@ -236,10 +238,13 @@ def test_a_transaction_over_two_blocks_begins_and_ends_once() -> None:
     """BEGIN stands in the first, COMMIT in the last; without rows there is none where that was asked for."""
     table = _mixed(["a"])
     for plugin in sorted(PLUGINS):
-        output = make_output(plugin, PG if plugin == "pgoutput" else {"skip-empty-xacts": "1"})
+        output = make_output(plugin, OPTIONS.get(plugin, {"skip-empty-xacts": "1"}))
         first = servedrows.split(output.write(servedrows.block([table], [3], is_open=True)))
         last = servedrows.split(output.write(servedrows.block([table], [3], is_continued=True)))
         whole = [message.upper() for message in first + last]
+        if plugin == "wal2json":
+            assert b"".join(message[11:12] for message in whole) == b"BIUDIUDC"
+            continue
         if plugin not in {"pgoutput", "parallel_binary_decoding"}:
             assert [m[:5] for m in whole].count(b"BEGIN") == 1
             assert [m[:6] for m in whole].count(b"COMMIT") == 1
@@ -311,6 +316,16 @@ def test_origins_users_and_tables_are_left_out() -> None:
         ("pgoutput", {"publication_names": "p"}, 'option "proto_version" missing'),
         ("pgoutput", {**PG, "proto_version": "9"}, "only supports protocol 4 or lower"),
         ("pgoutput", {**PG, "streaming": "on"}, "does not support streaming, need 2 or higher"),
+        ("wal2json", {}, "format version 1 of wal2json, its default, is not served"),
+        ("wal2json", {"format-version": "1"}, "format version 1"),
+        ("wal2json", {"format-version": "3"}, "only support format 2 or lower"),
+        ("wal2json", {"format-version": "x"}, 'could not parse value "x"'),
+        ("wal2json", {**W2J, "include-not-null": None}, "a landing does not have what it shows"),
+        ("wal2json", {**W2J, "filter-origins": "1"}, "a landing does not have what it shows"),
+        ("wal2json", {**W2J, "actions": "insert, upsert"}, 'could not parse value "upsert"'),
+        ("wal2json", {**W2J, "add-tables": "t"}, 'could not parse value "t"'),
+        ("wal2json", {**W2J, "add-tables": "a.b,"}, 'could not parse value "a.b,"'),
+        ("wal2json", {**W2J, "include-unchanged-toast": "0"}, "is unknown"),
         ("nope", {}, 'could not access file "nope"'),
     ],
 )  # fmt: skip
@@ -320,6 +335,137 @@ def test_wrong_options_are_refused(
     """With the server's words."""
     with pytest.raises(ServeError, match=message):
         make_output(plugin, options)
+
+
+def _objects(of: Any, **options: str | None) -> list[dict[str, Any]]:
+    """What wal2json makes of a block."""
+    given = W2J | {name.replace("_", "-"): value for name, value in options.items()}
+    return [json.loads(text) for text in servedrows.split(make_output("wal2json", given).write(of))]
+
+
+def test_wal2json_objects() -> None:
+    """BEGIN, rows with their old ones, and COMMIT, as format version 2 has them."""
+    of = servedrows.block([_mixed(["a"])], [1, 3], origin=(None, "there"))
+    texts = servedrows.split(make_output("wal2json", W2J).write(of))
+    assert texts == [
+        b'{"action":"B"}',
+        (
+            b'{"action":"I","schema":"public","table":"t","columns":['
+            b'{"name":"id","type":"integer","value":0},{"name":"Note","type":"text","value":"a"}]}'
+        ),
+        b'{"action":"C"}',
+        b'{"action":"B"}',
+        (
+            b'{"action":"U","schema":"public","table":"t","columns":['
+            b'{"name":"id","type":"integer","value":77},{"name":"Note","type":"text","value":"new"}],'
+            b'"identity":[{"name":"id","type":"integer","value":1}]}'
+        ),
+        (
+            b'{"action":"D","schema":"public","table":"t",'
+            b'"identity":[{"name":"id","type":"integer","value":77}]}'
+        ),
+        b'{"action":"C"}',
+    ]
+    first, row, commit, *_, last = _objects(
+        of, include_xids="1", include_timestamp=None, include_lsn="on", include_origin="t",
+        include_schemas="0", include_types="0", include_type_oids="1", include_pk="1",
+    )  # fmt: skip
+    stamps = {"xid": 1, "timestamp": "1970-01-01 00:00:01.5+00", "origin": 0, "lsn": "0/186A0"}
+    assert first == {"action": "B", **stamps, "nextlsn": "0/186B0"}
+    assert commit == {**first, "action": "C"}
+    assert last["origin"] is None, "the landing has the name of an origin, and not its number"
+    assert row == {
+        "action": "I", **stamps, "lsn": "0/3E8", "table": "t",
+        "columns": [
+            {"name": "id", "typeoid": 23, "value": 0}, {"name": "Note", "typeoid": 25, "value": "a"},
+        ],
+        "pk": [{"name": "id", "typeoid": 23}],
+    }  # fmt: skip
+
+
+def test_wal2json_values() -> None:
+    """Numbers and truth values are bare, what JSON has not is null, all else is a string."""
+    values: list[tuple[pa.Array, str, int, Any, Any]] = [
+        (pa.array([-5], pa.int64()), "bigint", 20, -5, "-5"),
+        (pa.array([math.nan]), "double precision", 701, None, "NaN"),
+        (pa.array([-math.inf]), "double precision", 701, None, "-Infinity"),
+        (pa.array([0.25]), "double precision", 701, 0.25, "0.25"),
+        (pa.array(["NaN"]), "numeric", 1700, None, "NaN"),
+        (pa.array([Decimal("1.50")]), "numeric", 1700, 1.5, "1.50"),
+        (pa.array([True]), "boolean", 16, True, True),
+        (pa.array([b"\x01\xff"]), "bytea", 17, "01ff", "01ff"),
+        (pa.array([[1, 2]]), "integer[]", 1007, "{1,2}", "{1,2}"),
+        (pa.array(['"\\\n\x01é/']), "text", 25, '"\\\n\x01é/', '"\\\n\x01é/'),
+        (pa.array(["{}"]), "jsonb", 3802, "{}", "{}"),
+        (pa.array([5], pa.int32()), "integer", 99_999, "5", "5"),  # a domain
+        (pa.array([None], pa.int32()), "integer", 23, None, None),
+    ]
+    columns = [servedrows.column(f"c{n}", of[1], of[2]) for n, of in enumerate(values)]
+    arrays = {f"c{n}": of[0] for n, of in enumerate(values)}
+    table = TableRows(servedrows.schema(columns), servedrows.rows("I", arrays))
+    of = servedrows.block([table], [1])
+    for at, options in ((3, {}), (4, {"numeric_data_types_as_string": "1"})):
+        row = _objects(of, **options)[1]
+        assert [column["value"] for column in row["columns"]] == [each[at] for each in values]
+
+
+def test_wal2json_types() -> None:
+    """With their modifier, from the catalogue or computed; of a domain the base where that is asked for."""
+    spelled = [
+        ("numeric", 1700, (10 << 16 | 2) + 4, None, "numeric(10,2)"),
+        ("character varying[]", 1015, 24, None, "character varying(20)[]"),
+        ("timestamp with time zone", 1184, 3, None, "timestamp(3) with time zone"),
+        ("bit varying", 1562, 9, None, "bit varying(9)"),
+        ("integer", 99_999, -1, "public.positive", "positive"),
+        ('public."Mood"', 99_998, -1, 'public."Mood"', "Mood"),
+        ('public."_Mood"', 99_997, -1, None, '"Mood"[]'),
+    ]
+    columns = [
+        dataclasses.replace(
+            servedrows.column(f"c{n}", name, oid), type_modifier=modifier, type_text=text
+        )
+        for n, (name, oid, modifier, text, _) in enumerate(spelled)
+    ]
+    arrays = {column.name: pa.array([None], pa.string()) for column in columns}
+    of = servedrows.block(
+        [TableRows(servedrows.schema(columns), servedrows.rows("I", arrays))], [1]
+    )
+    shown = [column["type"] for column in _objects(of)[1]["columns"]]
+    assert shown == [expected for *_, expected in spelled]
+    based = _objects(of, include_domain_data_type="1")[1]["columns"]
+    assert [column["type"] for column in based[4:6]] == ["integer", "Mood"]
+
+
+def test_wal2json_leaves_out_what_was_not_asked_for() -> None:
+    """By action, by table, without BEGIN; and rows that nothing identifies, as wal2json does."""
+    of = servedrows.block([_mixed(["a"])], [3])
+
+    def actions(of: Any, **options: str | None) -> str:
+        return "".join(each["action"] for each in _objects(of, **options))
+
+    assert actions(of, include_transaction="0") == "IUD"
+    assert actions(of, actions="delete , insert") == "BIDC"
+    assert actions(of, actions=None) == "BIUDC"
+    assert actions(of, actions="") == "BC"
+    for listed, is_in in (
+        ("public.t", True), ("*.t", True), ("public.*, a.b", True), ("x.y , *.*", True),
+        (r"publ\ic.t", True), ("public.T", False), (r"\*.t", False), ("", False), (None, False),
+    ):  # fmt: skip
+        assert actions(of, add_tables=listed) == ("BIUDC" if is_in else "BC")
+        assert actions(of, filter_tables=listed) == ("BC" if is_in else "BIUDC")
+    columns = [servedrows.column("x", "text", 25)]
+    arrays = {"x": pa.array(["a", "b", None])}
+    table = TableRows(servedrows.schema(columns, identity="n"), servedrows.rows("IUD", arrays))
+    plain = servedrows.block([table], [3])
+    assert actions(plain) == "BIC"
+    assert _objects(plain, include_pk="1")[1]["pk"] is None
+    truncated = TableRows(
+        servedrows.schema(columns), servedrows.rows("T", {"x": pa.array([None], pa.string())})
+    )
+    of = servedrows.block([truncated, truncated], [2])
+    assert _objects(of)[1] == {"action": "T", "schema": "public", "table": "t"}
+    assert actions(of) == "BTTC"
+    assert actions(of, actions="insert") == "BC"
 
 
 def test_heartbeats() -> None:

@@ -1,6 +1,7 @@
 """Clients of a served landing: SQL, streams, positions, log-in, and limits."""
 
 import contextlib
+import json
 import re
 import socket
 import ssl
@@ -152,6 +153,28 @@ def test_changes_by_sql(served: Served, session: Session, is_binary: bool) -> No
     assert session.execute(get, [None, None]).fetchall() == []
     counted = session.execute(peek.replace("*", "count(*)"), [None, None]).fetchone()
     assert counted == (0,)
+
+
+def test_wal2json_by_sql(served: Served, session: Session) -> None:
+    """Every row that test_decoding shows is an object, with the same LSN."""
+    found = []
+    for plugin, options in (("test_decoding", ""), ("wal2json", ", 'format-version', '2'")):
+        served.add_slot(f"objects_{plugin}", plugin=plugin)
+        query = f"SELECT lsn, xid, data FROM pg_logical_slot_peek_changes('objects_{plugin}', NULL, NULL{options})"
+        found.append(session.execute(query).fetchall())
+    lines, objects = found
+    assert [row[:2] for row in lines] == [row[:2] for row in objects]
+    for (_, _, line), (_, _, text) in zip(lines, objects, strict=True):
+        action = json.loads(text)["action"]
+        words = {
+            "B": "BEGIN",
+            "C": "COMMIT",
+            "I": "INSERT:",
+            "U": "UPDATE:",
+            "D": "DELETE:",
+            "T": "TRUNCATE:",
+        }
+        assert words[action] in line
 
 
 def test_options_as_an_array(served: Served, session: Session) -> None:

@@ -6,7 +6,6 @@ What is left at the end of a block goes out as the server's timer would send it.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.stdio cimport snprintf
 
 from gaussdecode.serve.outputs._arrow cimport (
     Digits, Leaf, LeafForm, leaf_bind, leaf_bytes, leaf_free, leaf_is_null, print_integer,
@@ -15,7 +14,7 @@ from gaussdecode.serve.outputs._arrow cimport (
 from gaussdecode.serve.outputs._rows cimport (
     HEAD_DELETE, HEAD_INSERT, HEAD_NEW, HEAD_OLD, HEAD_TRUNCATE, HEAD_UPDATE, TEXT_NULL,
     TEXT_UNCHANGED, TRUNCATE_CASCADE, TRUNCATE_RESTART, Column, Table, Text, Writer, has_old_row,
-    put, put_big, put_literal, read_text, set_big,
+    put, put_big, put_json, put_literal, read_text, set_big,
 )
 from gaussdecode.wire._layout cimport (
     Buffer, buffer_append, buffer_fill, buffer_free,
@@ -33,41 +32,7 @@ cdef enum RecordKind:
     CHANGE
     COMMIT
 
-cdef const char *HEX = b"0123456789abcdef"
 cdef uint32_t NULL_SIZE = 0xFFFFFFFF
-
-
-cdef int put_json(Buffer *out, const uint8_t *data, size_t size) except -1 nogil:
-    """Append a JSON string as cJSON prints it: bytes from 0x80 on go out as they are."""
-    cdef size_t index
-    cdef size_t start = 0
-    cdef uint8_t letter
-    cdef char[8] code
-    buffer_append(out, b'"', 1)
-    for index in range(size):
-        letter = data[index]
-        if letter >= 32 and letter != c'"' and letter != c"\\":
-            continue
-        buffer_append(out, data + start, index - start)
-        start = index + 1
-        if letter == c'"':
-            buffer_append(out, b'\\"', 2)
-        elif letter == c"\\":
-            buffer_append(out, b"\\\\", 2)
-        elif letter == 8:
-            buffer_append(out, b"\\b", 2)
-        elif letter == 9:
-            buffer_append(out, b"\\t", 2)
-        elif letter == 10:
-            buffer_append(out, b"\\n", 2)
-        elif letter == 12:
-            buffer_append(out, b"\\f", 2)
-        elif letter == 13:
-            buffer_append(out, b"\\r", 2)
-        else:
-            buffer_append(out, code, snprintf(code, 8, b"\\u%04x", <unsigned int>letter))
-    buffer_append(out, data + start, size - start)
-    return buffer_append(out, b'"', 1)
 
 
 cdef class GaussWriter(Writer):

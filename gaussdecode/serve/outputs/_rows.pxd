@@ -22,6 +22,7 @@ cdef enum Literal:              # as print_literal of the server's plug-ins quot
     LITERAL_BARE
     LITERAL_BIT
     LITERAL_BOOL
+    LITERAL_BYTES               # quoted; of bytea
 
 
 cdef struct Column:
@@ -128,4 +129,5 @@ cdef bint has_old_row(const Table *table, int64_t row) noexcept nogil
 cdef int put_big(Buffer *out, uint64_t value, int size) except -1 nogil
 cdef void set_big(uint8_t *target, uint64_t value, int size) noexcept nogil
 cdef int put_quoted(Buffer *out, const uint8_t *data, size_t size) except -1 nogil
+cdef int put_json(Buffer *out, const uint8_t *data, size_t size) except -1 nogil
 cdef int put_literal(Buffer *out, Literal literal, const Text *text) except -1 nogil

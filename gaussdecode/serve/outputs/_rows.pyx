@@ -6,6 +6,7 @@ transactions without the GIL; what is written for each step is its subclass's.
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdio cimport snprintf
 from libc.stdlib cimport calloc, free
 from libc.string cimport memchr, memcmp
 
@@ -202,6 +203,39 @@ cdef int put_quoted(Buffer *out, const uint8_t *data, size_t size) except -1 nog
         buffer_append(out, b"'", 1)
         data = quote + 1
     return buffer_append(out, b"'", 1)
+
+
+cdef int put_json(Buffer *out, const uint8_t *data, size_t size) except -1 nogil:
+    """Append a JSON string as cJSON and PostgreSQL print it: bytes from 0x80 on as they are."""
+    cdef size_t index
+    cdef size_t start = 0
+    cdef uint8_t letter
+    cdef char[8] code
+    buffer_append(out, b'"', 1)
+    for index in range(size):
+        letter = data[index]
+        if letter >= 32 and letter != c'"' and letter != c"\\":
+            continue
+        buffer_append(out, data + start, index - start)
+        start = index + 1
+        if letter == c'"':
+            buffer_append(out, b'\\"', 2)
+        elif letter == c"\\":
+            buffer_append(out, b"\\\\", 2)
+        elif letter == 8:
+            buffer_append(out, b"\\b", 2)
+        elif letter == 9:
+            buffer_append(out, b"\\t", 2)
+        elif letter == 10:
+            buffer_append(out, b"\\n", 2)
+        elif letter == 12:
+            buffer_append(out, b"\\f", 2)
+        elif letter == 13:
+            buffer_append(out, b"\\r", 2)
+        else:
+            buffer_append(out, code, snprintf(code, 8, b"\\u%04x", <unsigned int>letter))
+    buffer_append(out, data + start, size - start)
+    return buffer_append(out, b'"', 1)
 
 
 cdef int put_literal(Buffer *out, Literal literal, const Text *text) except -1 nogil:

@@ -13,7 +13,7 @@ from gaussdecode.model.types import is_headless_hex, is_numeric, type_oid
 from gaussdecode.serve.block import Block, Messages, ServedColumn, TableRows, TableSchema
 from gaussdecode.serve.outputs._rows import BoundTable, Writer
 
-QUOTED, BARE, BIT, BOOL = range(4)
+QUOTED, BARE, BIT, BOOL, BYTES = range(5)
 """How a value is quoted in SQL: `Literal` of ``_rows.pxd``."""
 SHORTEST, EXACT, ROUNDED = range(3)
 """How numbers are printed: `Digits` of ``_arrow.pxd``."""
@@ -24,8 +24,17 @@ _LITERALS: Final = {
     **dict.fromkeys((20, 21, 23, 26, 700, 701, 1700), BARE),
     **dict.fromkeys((1560, 1562), BIT),
     16: BOOL,
+    17: BYTES,
 }
 _INT1: Final = 5545
+_TYPMOD_HEADER: Final = 4
+_WITH_LENGTH: Final = frozenset({"character varying", "character"})
+_WITH_DIGITS: Final = frozenset(
+    {
+        "bit", "bit varying", "time without time zone", "time with time zone",
+        "timestamp without time zone", "timestamp with time zone",
+    }
+)  # fmt: skip
 _USERS_ARRAY: Final = re.compile(
     r"""(?P<schema>(?:"(?:[^"]|"")*"|[^."]+)\.)?(?P<quote>"?)_(?P<name>.+)"""
 )
@@ -156,6 +165,26 @@ def format_type(column: ServedColumn) -> str:
     name = column.type.removeprefix("public.").removeprefix("pg_catalog.")
     match = _USERS_ARRAY.fullmatch(name) if "." in column.type else None
     return "".join((match["schema"] or "", match["quote"], match["name"], "[]")) if match else name
+
+
+def format_type_with_modifier(column: ServedColumn) -> str:
+    """Same, with the modifier that a catalogue would show; one of an interval is left out."""
+    name, modifier = format_type(column), column.type_modifier
+    base = name.removesuffix("[]")
+    if modifier < 0:
+        return name
+    if base in _WITH_LENGTH:
+        shown = str(modifier - _TYPMOD_HEADER)
+    elif base in _WITH_DIGITS:
+        shown = str(modifier)
+    elif base == "numeric":
+        scale = ((modifier - _TYPMOD_HEADER & 0x7FF) ^ 0x400) - 0x400
+        shown = f"{modifier - _TYPMOD_HEADER >> 16},{scale}"
+    else:
+        return name
+    first, space, rest = name.partition(" with")
+    array = "" if space else name[len(base) :]
+    return f"{first.removesuffix('[]') if array else first}({shown}){space}{rest}{array}"
 
 
 class Planned:

@@ -11,12 +11,14 @@ from gaussdecode.serve.outputs.gauss import GaussOutput
 from gaussdecode.serve.outputs.options import Options
 from gaussdecode.serve.outputs.pgoutput import PgOutput
 from gaussdecode.serve.outputs.test_decoding import TestDecoding
+from gaussdecode.serve.outputs.wal2json import Wal2Json
 
 UNDEFINED_FILE: Final = "58P01"
 
 PLUGINS: Final[dict[str, Callable[[Options], Output]]] = {
     "pgoutput": PgOutput,
     "test_decoding": TestDecoding,
+    "wal2json": Wal2Json,
     **{name: functools.partial(GaussOutput, name) for name in GAUSS_PLUGINS},
 }
 """A plug-in with the options of a client, by the name that a slot is created with."""
