@@ -6,7 +6,7 @@ frames them for a client. None of the three looks at single rows in Python.
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -59,6 +59,21 @@ class TableSchema:
     columns: tuple[ServedColumn, ...]
 
 
+MESSAGES: Final = TableSchema(
+    "",
+    "",
+    "gd_messages",
+    0,
+    "n",
+    None,
+    (
+        ServedColumn("prefix", "prefix", "text", 25, -1, None, False),
+        ServedColumn("content", "content", "bytea", 17, -1, None, False),
+    ),
+)
+"""Logical messages: rows of op M, between those of tables."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class TableRows:
     """Rows of one table under one schema.
@@ -66,7 +81,8 @@ class TableRows:
     Attributes:
         schema: names, types and key, as landed.
         rows: columns of the landing's file, see docs/landing-format.md: ``gd_op``, ``gd_unchanged``, ``gd_old``,
-            ``gd_raw``, ``gd_change_lsn`` where the landing has it, and the table's own. In order.
+            ``gd_raw``, ``gd_change_lsn`` where the landing has it, and the table's own. In order. Of `MESSAGES`
+            ``gd_op``, and those of its schema.
         truncates: flags of its rows of op T: ``(cascade, restart_identity)`` by row.
     """
 
@@ -89,6 +105,8 @@ class Transactions:
         origin: names of replication origins; None for none.
         user: names of users; None where they are not known.
         gid: global identifiers of prepared transactions; None for others.
+        is_outside: bool; true: no transaction, but one logical message outside of any. Its `end_lsn` is its
+            LSN + 1: it is read again after whatever ends at its LSN, where it begins.
         row_ends: int64; rows of transaction t are ``row_ends[t - 1]`` up to and without ``row_ends[t]`` of
             `Block.row_table`.
     """
@@ -102,6 +120,7 @@ class Transactions:
     origin: tuple[str | None, ...]
     user: tuple[str | None, ...]
     gid: tuple[str | None, ...]
+    is_outside: npt.NDArray[np.bool_]
     row_ends: npt.NDArray[np.int64]
 
 

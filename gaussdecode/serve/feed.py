@@ -233,7 +233,9 @@ class Feeds:
         """The feed of some tables; None for all."""
         held = self._feeds.get(tables)
         if held is None:
-            reader = self._all if wanted is None else LandingReader(self._root, wanted=wanted)
+            reader = self._all
+            if wanted is not None:  # a message is of no table: it may be about any
+                reader = LandingReader(self._root, wanted=wanted, include_messages=False)
             held = Feed(reader, self.end, self._cache_bytes, self.pool)
             self._feeds[tables] = held
         return held

@@ -20,7 +20,14 @@ from gaussdecode.model.landing import EntryKind, LandingFile, SourcePosition
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.quarantine import Quarantine, ended_by
 from gaussdecode.model.title import table_title
-from gaussdecode.serve.block import Block, ServedColumn, TableRows, TableSchema, Transactions
+from gaussdecode.serve.block import (
+    MESSAGES,
+    Block,
+    ServedColumn,
+    TableRows,
+    TableSchema,
+    Transactions,
+)
 from gaussdecode.serve.errors import ServeError
 from gaussdecode.spark.log.events import as_int64
 from gaussdecode.spark.log.landing import Landing, Point
@@ -70,7 +77,12 @@ class LandingReader:
     """
 
     def __init__(
-        self, root: Given, *, wanted: Wanted = every_table, include_snapshot: bool = False
+        self,
+        root: Given,
+        *,
+        wanted: Wanted = every_table,
+        include_snapshot: bool = False,
+        include_messages: bool = True,
     ) -> None:
         """Open a landing.
 
@@ -78,6 +90,7 @@ class LandingReader:
             root: directory of the landing, or URL of its mirror.
             wanted: tells the tables whose rows are read.
             include_snapshot: read rows of snapshots too, as a transaction at the snapshot's position.
+            include_messages: read logical messages too.
 
         Raises:
             ConfigError: there is no landing.
@@ -87,6 +100,7 @@ class LandingReader:
         self.landing = Landing(root)
         self._wanted = wanted
         self._include_snapshot = include_snapshot
+        self._include_messages = include_messages
         self._looked_until = (
             0  # for quarantines: those that are over, with their ends, and the others
         )
@@ -285,9 +299,11 @@ class LandingReader:
         if first == len(transactions.end_lsn):
             return
         streams = [
-            _Stream(self, files, entry, transactions.end_lsn)
-            for files in self._files_by_schema(entry)
+            _Stream(self, files, entry, transactions) for files in self._files_by_schema(entry)
         ]
+        messages = self._message_files(entry)
+        if messages:
+            streams.append(_Stream(self, messages, entry, transactions))
         epoch = self._position(entry).epoch
         yield from _merged(epoch, transactions, first, streams)
 
@@ -302,8 +318,24 @@ class LandingReader:
             if self._wanted(schema.schema, schema.name):
                 yield files
 
+    def _message_files(self, entry: CommitEntry) -> list[LandingFile]:
+        if not self._include_messages or self.landing.is_by_csn:
+            return []
+        return [file for file in entry.files if file.table == MESSAGES.name]
+
+    def _outside(self, entry: CommitEntry) -> npt.NDArray[np.uint64]:
+        """LSNs of the messages outside of transactions."""
+        found = [np.empty(0, np.uint64)]
+        for file in self._message_files(entry):
+            with parquet_file(self.landing.root / file.path) as opened:
+                rows = opened.read(["gd_lsn", "gd_seq"])
+            found.append(_lsns(rows.column("gd_lsn"))[~_known(rows.column("gd_seq"))])
+        return np.concatenate(found)
+
     def schema(self, table: str, schema_id: str) -> TableSchema:
-        """A version of a table's columns."""
+        """A version of a table's columns; of messages, what is written of them."""
+        if table == MESSAGES.name:
+            return MESSAGES
         record = self.landing.schema_record(table, schema_id)
         key = record["key"]
         return TableSchema(
@@ -333,12 +365,13 @@ class LandingReader:
             if file.table == TRANSACTIONS:
                 with parquet_file(self.landing.root / file.path) as opened:
                     parts.append(opened.read())
+        outside = self._outside(entry)
         if not parts:
-            return None
+            return _only_outside(outside) if len(outside) else None
         rows = pa.concat_tables(parts, promote_options="default")
         end_lsn = _lsns(rows.column("gd_lsn"))
         count = len(end_lsn)
-        return Transactions(
+        found = Transactions(
             xid=as_int64(rows.column("gd_xid")),
             end_lsn=end_lsn,
             commit_lsn=_lsns_or(rows, "gd_commit_lsn", end_lsn),
@@ -348,8 +381,10 @@ class LandingReader:
             origin=_texts(rows, "origin", count),
             user=_texts(rows, "user", count),
             gid=_texts(rows, "gd_gid", count),
+            is_outside=np.zeros(count, bool),
             row_ends=np.zeros(count, np.int64),
         )
+        return _in_order(found, _only_outside(outside)) if len(outside) else found
 
     def _snapshot(self, entry: CommitEntry) -> Iterator[Block]:
         """Rows of a snapshot as one transaction, table by table."""
@@ -357,7 +392,7 @@ class LandingReader:
         lsn = np.array([said["lsn"]], np.uint64)
         none = np.zeros(1, np.int64)
         transactions = Transactions(
-            none, lsn, lsn, lsn, none, none, (None,), (None,), (None,), none
+            none, lsn, lsn, lsn, none, none, (None,), (None,), (None,), none != 0, none
         )
         blocks: Iterator[tuple[TableRows, int]] = (
             (TableRows(schema, batch), batch.num_rows)
@@ -418,10 +453,13 @@ class _Stream:
         reader: LandingReader,
         files: Sequence[LandingFile],
         entry: CommitEntry,
-        ends: npt.NDArray[np.uint64],
+        transactions: Transactions,
     ) -> None:
-        self._order = np.argsort(ends, kind="stable")
-        self._ends = ends[self._order]
+        numbers = np.flatnonzero(~transactions.is_outside)
+        self._order = numbers[np.argsort(transactions.end_lsn[numbers], kind="stable")]
+        self._ends = transactions.end_lsn[self._order]
+        self._outside = np.flatnonzero(transactions.is_outside)
+        self._all_ends = transactions.end_lsn
         self._flags = {
             (truncate.position.lsn, truncate.position.seq): (
                 truncate.cascade,
@@ -453,13 +491,19 @@ class _Stream:
     def _chunk(self, schema: TableSchema, batch: pa.RecordBatch) -> _Chunk:
         lsns = _lsns(batch.column("gd_lsn"))
         seqs = as_int64(batch.column("gd_seq"))
-        at = np.searchsorted(self._ends, lsns)
-        if (at == len(self._ends)).any() or (self._ends[at] != lsns).any():
-            raise LandingError(f"a row is of no transaction of {TRANSACTIONS}")
-        keys = (self._order[at].astype(np.uint64) << np.uint64(_SEQ_BITS)) | seqs.astype(np.uint64)
+        inside = _known(batch.column("gd_seq"))
+        numbers = np.empty(len(lsns), np.uint64)
+        numbers[inside] = _numbers(self._ends, self._order, lsns[inside])
+        begins = self._all_ends[self._outside] - np.uint64(1)
+        numbers[~inside] = _numbers(begins, self._outside, lsns[~inside])
+        keys = (numbers << np.uint64(_SEQ_BITS)) | seqs.astype(np.uint64)
         change = _lsns_or(pa.Table.from_batches([batch]), CHANGE_LSN, lsns)
         kept = [name for name in batch.schema.names if name not in _SKIPPED]
-        return _Chunk(schema, batch.select(kept), keys, change)
+        rows = batch.select(kept)
+        if schema is MESSAGES:
+            arrays = [pa.repeat("M", len(rows)), *rows.columns]
+            rows = pa.RecordBatch.from_arrays(arrays, ["gd_op", *kept])
+        return _Chunk(schema, rows, keys, change)
 
     def take(self, limit: np.uint64) -> Iterator[tuple[TableRows, Any, Any]]:
         """Take rows with keys up to a limit; with each part its keys and LSNs.
@@ -489,10 +533,9 @@ class _Stream:
         if not self._flags:
             return {}
         found = {}
-        of_transaction = np.argsort(self._order)
         for row in pc.indices_nonzero(pc.equal(rows.column("gd_op"), "T")).to_pylist():
             key = int(keys[row])
-            lsn = int(self._ends[of_transaction[key >> _SEQ_BITS]])
+            lsn = int(self._all_ends[key >> _SEQ_BITS])
             found[row] = self._flags.get((lsn, key & ((1 << _SEQ_BITS) - 1)), (False, False))
         return found
 
@@ -566,6 +609,7 @@ def _block(
             transactions.origin[part],
             transactions.user[part],
             transactions.gid[part],
+            transactions.is_outside[part],
             np.searchsorted(keys[order], bounds).astype(np.int64),
         ),
         tuple(rows for rows, _, _ in parts),
@@ -579,6 +623,43 @@ def _block(
 
 def _lsns(column: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.uint64]:
     return as_int64(column).view(np.uint64)
+
+
+def _known(column: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.bool_]:
+    """Where a column is not NULL."""
+    return np.asarray(pc.is_valid(column).to_numpy(zero_copy_only=False), bool)
+
+
+def _numbers(
+    ends: npt.NDArray[np.uint64], numbers: npt.NDArray[np.int64], lsns: npt.NDArray[np.uint64]
+) -> npt.NDArray[np.int64]:
+    """Numbers of the transactions that rows are of, by their ends, which rise."""
+    at = np.searchsorted(ends, lsns)
+    if (at == len(ends)).any() or (ends[at] != lsns).any():
+        raise LandingError(f"a row is of no transaction of {TRANSACTIONS}")
+    return numbers[at]
+
+
+def _only_outside(lsns: npt.NDArray[np.uint64]) -> Transactions:
+    """Messages outside of transactions, each as one of its own."""
+    none = np.zeros(len(lsns), np.int64)
+    nobody = (None,) * len(lsns)
+    ends = lsns + np.uint64(1)
+    return Transactions(none, ends, lsns, lsns, none, none, nobody, nobody, nobody, none == 0, none)
+
+
+def _in_order(first: Transactions, second: Transactions) -> Transactions:
+    """All of both, by their ends."""
+    order = np.argsort(np.concatenate([first.end_lsn, second.end_lsn]), kind="stable")
+    fields: dict[str, Any] = {}  # Any: an array, or a tuple
+    for field in dataclasses.fields(Transactions):
+        values = [getattr(of, field.name) for of in (first, second)]
+        if isinstance(values[0], tuple):
+            joined = values[0] + values[1]
+            fields[field.name] = tuple(joined[at] for at in order)
+        else:
+            fields[field.name] = np.concatenate(values)[order]
+    return Transactions(**fields)
 
 
 def _lsns_or(rows: pa.Table, name: str, other: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:

@@ -14,7 +14,7 @@ from kit.workload import Workload
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind
 from gaussdecode.serve import reader
-from gaussdecode.serve.block import Block
+from gaussdecode.serve.block import MESSAGES, Block
 from gaussdecode.serve.errors import ServeError
 from gaussdecode.serve.reader import LandingReader, ReadPosition
 
@@ -47,8 +47,31 @@ def _rows(blocks: Iterator[Block]) -> tuple[list[int], list[Row]]:
 
 
 def _read(root: Path, position: ReadPosition, **options: object) -> tuple[list[int], list[Row]]:
-    of = LandingReader(root, **options)  # type: ignore[arg-type]
+    of = LandingReader(root, include_messages=False, **options)  # type: ignore[arg-type]
     return _rows(block for entry in of.entries(position.n) for block in of.blocks(entry, position))
+
+
+def _messages(root: Path, lsn: int = 0) -> list[bytes]:
+    """Contents of the messages after an LSN, of those outside of transactions the last ones."""
+    of = LandingReader(root)
+    position = of.at(lsn) if lsn else of.beginning()
+    found: tuple[list[bytes], list[bytes]] = ([], [])
+    last = 0
+    for entry in of.entries(position.n):
+        for block in of.blocks(entry, position):
+            ends = block.transactions.end_lsn
+            assert (np.diff(ends.astype(np.int64)) > 0).all()
+            assert block.is_continued or not len(ends) or last < ends[0]
+            last = int(ends[-1]) if len(ends) else last
+            owner = np.searchsorted(
+                block.transactions.row_ends, np.arange(len(block.row_table)), "right"
+            )
+            for at, table, index in zip(owner, block.row_table, block.row_index, strict=True):
+                held = block.tables[table]
+                if held.schema is MESSAGES:
+                    content = held.rows.column("content")[int(index)].as_py()
+                    found[int(block.transactions.is_outside[at])].append(content)
+    return [*found[0], *found[1]]
 
 
 @pytest.mark.parametrize("chunk_bytes", [600, 1 << 22])
@@ -84,6 +107,14 @@ def test_all_changes_in_order(
     _, without = _read(daemon.root, of.beginning(), wanted=lambda _, table: table != name)
     assert without == [row for row in expected if row[2] != name]
     assert _read(daemon.root, of.end()) == ([], [])
+    told = sorted(landed.messages, key=lambda row: (not row["transactional"], row["gd_lsn"]))
+    assert _messages(daemon.root) == [row["content"] for row in told]
+    for row in told[-3:]:  # what a message outside of transactions begins after
+        contents = [
+            other["content"] for other in told
+            if other["gd_lsn"] + (not other["transactional"]) > row["gd_lsn"]
+        ]  # fmt: skip
+        assert _messages(daemon.root, row["gd_lsn"]) == contents
 
 
 def test_truncates_keep_their_flags(database: Database, make_daemon: Callable[..., Daemon]) -> None:

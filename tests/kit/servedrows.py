@@ -74,6 +74,7 @@ def block(
         origin=fields.pop("origin", nobody),
         user=fields.pop("user", nobody),
         gid=nobody,
+        is_outside=np.array(fields.pop("outside", [False] * len(ends))),
         row_ends=np.array(ends, np.int64),
     )
     return Block(

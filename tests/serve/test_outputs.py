@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kit import servedrows
 
-from gaussdecode.serve.block import Output, TableRows
+from gaussdecode.serve.block import MESSAGES, Output, TableRows
 from gaussdecode.serve.errors import ServeError
 from gaussdecode.serve.outputs.registry import PLUGINS, make_output
 from gaussdecode.source.gaussdb.capture import RecordedCatalog
@@ -466,6 +466,56 @@ def test_wal2json_leaves_out_what_was_not_asked_for() -> None:
     assert _objects(of)[1] == {"action": "T", "schema": "public", "table": "t"}
     assert actions(of) == "BTTC"
     assert actions(of, actions="insert") == "BC"
+
+
+def _message(prefix: str, content: bytes) -> TableRows:
+    return TableRows(
+        MESSAGES,
+        pa.RecordBatch.from_pydict({"gd_op": ["M"], "prefix": [prefix], "content": [content]}),
+    )
+
+
+def test_messages() -> None:
+    """In their transaction, or outside of any: there nothing tells whose they are."""
+    told = [_message("a", b"\xff\0b"), _message("b", b"x\0y"), _message("c", b"")]
+    of = servedrows.block([_mixed(["r"]), *told], [4, 5, 6], outside=[False, True, False])
+    lines = servedrows.split(make_output("test_decoding", {"include-xids": "0"}).write(of))
+    assert [line.split(b":")[0] for line in lines[:1] + lines[4:]] == [
+        b"BEGIN", b"message", b"COMMIT", b"message", b"BEGIN", b"message", b"COMMIT",
+    ]  # fmt: skip
+    assert lines[4] == b"message: transactional: 1 prefix: a, sz: 3 content:\xff\0b"
+    assert lines[6] == b"message: transactional: 0 prefix: b, sz: 3 content:x\0y"
+    binary = make_output("pgoutput", {**PG, "messages": "true"}).write(of)
+    assert [message for message in servedrows.split(binary) if message[:1] == b"M"] == [
+        b"M\1" + struct.pack(">Q", 1003) + b"a\0\0\0\0\3\xff\0b",
+        b"M\0" + struct.pack(">Q", 1004) + b"b\0\0\0\0\3x\0y",
+        b"M\1" + struct.pack(">Q", 1005) + b"c\0\0\0\0\0",
+    ]
+    plain = servedrows.split(make_output("pgoutput", PG).write(of))
+    assert b"".join(message[:1] for message in plain) == b"BRIUDC"
+    for plugin in sorted(PLUGINS.keys() - OPTIONS.keys() - {"test_decoding"}):
+        output = make_output(plugin, {"skip-empty-xacts": "1"})
+        assert servedrows.split(output.write(servedrows.block(told, [3]))) == []
+
+
+def test_wal2json_messages() -> None:
+    """With what their transaction has, and null outside of one; by their prefixes."""
+    told = [_message("a", b"1"), _message('"', b"x\0y")]
+    of = servedrows.block(told, [1, 2], outside=[False, True])
+    assert _objects(of, include_xids="1", include_timestamp="1", include_origin="1", include_lsn="1")[1::2] == [
+        {"action": "M", "xid": 1, "timestamp": "1970-01-01 00:00:01.5+00", "origin": 0, "lsn": "0/3E8",
+         "transactional": True, "prefix": "a", "content": "1"},
+        {"action": "M", "xid": None, "timestamp": None, "origin": None, "lsn": "0/3E9",
+         "transactional": False, "prefix": '"', "content": "x"},
+    ]  # fmt: skip
+    for options, prefixes in (
+        ({"add_msg_prefixes": "b, a"}, ["a"]), ({"filter_msg_prefixes": "a,c"}, ['"']),
+        ({"filter_msg_prefixes": 'aa, "'}, ["a"]), ({"add_msg_prefixes": ""}, ["a", '"']),
+        ({"add_msg_prefixes": "a", "filter_msg_prefixes": "a"}, []),
+        ({"actions": "insert", "filter_msg_prefixes": None}, ["a", '"']),
+    ):  # fmt: skip
+        shown = [each.get("prefix") for each in _objects(of, include_transaction="0", **options)]
+        assert shown == prefixes
 
 
 def test_heartbeats() -> None:

@@ -173,6 +173,7 @@ def test_wal2json_by_sql(served: Served, session: Session) -> None:
             "U": "UPDATE:",
             "D": "DELETE:",
             "T": "TRUNCATE:",
+            "M": "message: transactional: 1 prefix: ",
         }
         assert words[action] in line
 

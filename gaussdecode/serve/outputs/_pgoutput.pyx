@@ -126,6 +126,18 @@ cdef class PgOutputWriter(Writer):
                 buffer_append(&self.content, text.data, text.size)
         return 0
 
+    cdef int message(
+        self, Piece prefix, Piece content, bint is_transactional, uint64_t lsn
+    ) except -1 nogil:
+        buffer_append(&self.content, b"M", 1)
+        put_big(&self.content, is_transactional, 1)
+        put_big(&self.content, lsn, 8)
+        put(&self.content, prefix)
+        put_big(&self.content, 0, 1)
+        put_big(&self.content, content.size, 4)
+        put(&self.content, content)
+        return self.end_message(lsn, False)
+
     cdef int truncate(
         self, Table **tables, const int32_t *numbers, int64_t count, uint8_t flags, uint64_t lsn
     ) except -1 nogil:

@@ -53,6 +53,7 @@ cdef enum Head:                 # what a plug-in writes before the columns of a 
 cdef enum Skip:
     SKIP_TRANSACTION = 1
     SKIP_ROWS = 2
+    SKIP_FRAME = 3              # BEGIN and COMMIT: its only row is a message outside of any
 
 
 cdef struct Table:
@@ -104,6 +105,9 @@ cdef class Writer:
     cdef int row(self, Table *table, int64_t row, uint8_t op, uint64_t lsn) except -1 nogil
     cdef int truncate(
         self, Table **tables, const int32_t *numbers, int64_t count, uint8_t flags, uint64_t lsn
+    ) except -1 nogil
+    cdef int message(
+        self, Piece prefix, Piece content, bint is_transactional, uint64_t lsn
     ) except -1 nogil
     cdef int commit(self) except -1 nogil
     cdef int finish(self) except -1 nogil

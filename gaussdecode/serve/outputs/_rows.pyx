@@ -345,6 +345,7 @@ cdef class Writer:
         cdef int64_t group
         cdef uint8_t op
         cdef uint8_t flags
+        cdef bint is_outside
         cdef Table *table
         for self.transaction in range(transaction_count):
             end = row_ends[self.transaction]
@@ -354,7 +355,10 @@ cdef class Writer:
             if skipped[self.transaction] == SKIP_TRANSACTION:
                 index = end
                 continue
-            if self.transaction or not is_continued:
+            is_outside = skipped[self.transaction] == SKIP_FRAME
+            if is_outside:
+                self.has_begun = False
+            elif self.transaction or not is_continued:
                 self.has_begun = not self.is_lazy
                 if self.has_begun:
                     self.begin(self.first_lsn[self.transaction])
@@ -365,10 +369,18 @@ cdef class Writer:
                 if not table.is_wanted:
                     index += 1
                     continue
-                if not self.has_begun:
+                if not self.has_begun and not is_outside:
                     self.begin(change_lsn[index])
                     self.has_begun = True
                 op = op_of(table, row_index[index])
+                if op == c"M" and table.new_count == 2:
+                    self.message(
+                        leaf_bytes(&table.new_columns[0].leaf, row_index[index]),
+                        leaf_bytes(&table.new_columns[1].leaf, row_index[index]),
+                        not is_outside, change_lsn[index],
+                    )
+                    index += 1
+                    continue
                 if op != c"T":
                     self.row(table, row_index[index], op, change_lsn[index])
                     index += 1
@@ -408,6 +420,11 @@ cdef class Writer:
 
     cdef int truncate(
         self, Table **tables, const int32_t *numbers, int64_t count, uint8_t flags, uint64_t lsn
+    ) except -1 nogil:
+        return 0
+
+    cdef int message(
+        self, Piece prefix, Piece content, bint is_transactional, uint64_t lsn
     ) except -1 nogil:
         return 0
 

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
-from gaussdecode.serve.outputs._arrow cimport print_integer, print_timestamp
+from gaussdecode.serve.outputs._arrow cimport Piece, print_integer, print_timestamp
 from gaussdecode.serve.outputs._rows cimport (
     HEAD_DELETE, HEAD_INSERT, HEAD_NEW, HEAD_OLD, HEAD_TRUNCATE, HEAD_UPDATE, TEXT_NULL,
     TEXT_UNCHANGED, TRUNCATE_CASCADE, TRUNCATE_RESTART, Column, Table, Text, Writer, has_old_row,
@@ -83,6 +83,19 @@ cdef class TestDecodingWriter(Writer):
                     put_literal(&self.content, column.literal, &text)
             column += 1
         return 0
+
+    cdef int message(
+        self, Piece prefix, Piece content, bint is_transactional, uint64_t lsn
+    ) except -1 nogil:
+        buffer_append(&self.content, b"message: transactional: ", 24)
+        print_integer(is_transactional, &self.content)
+        buffer_append(&self.content, b" prefix: ", 9)
+        put(&self.content, prefix)
+        buffer_append(&self.content, b", sz: ", 6)
+        print_integer(content.size, &self.content)
+        buffer_append(&self.content, b" content:", 9)
+        put(&self.content, content)
+        return self.end_message(lsn, False)
 
     cdef int truncate(
         self, Table **tables, const int32_t *numbers, int64_t count, uint8_t flags, uint64_t lsn

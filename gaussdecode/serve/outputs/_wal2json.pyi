@@ -11,5 +11,7 @@ class Wal2JsonWriter(Writer):
         has_origins: bool,
         has_lsns: bool,
         quotes_numbers: bool,
+        added_prefixes: bytes,
+        filtered_prefixes: bytes,
     ) -> None: ...
     def set_origins(self, origins: tuple[str | None, ...]) -> None: ...

@@ -1,15 +1,15 @@
 """The JSON objects of wal2json's format version 2.
 
-Heads of a table: `HEAD_INSERT` and `HEAD_TRUNCATE` have its name, `HEAD_OLD` its primary key, if it is
-asked for. The prefix of a column goes up to its value.
+Heads of a table: `HEAD_INSERT` and `HEAD_TRUNCATE` have its name, `HEAD_OLD` its primary key, if
+that is asked for. The prefix of a column goes up to its value.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
-from libc.string cimport memchr
+from libc.string cimport memchr, memcmp
 
 from gaussdecode.serve.outputs._arrow cimport (
-    Digits, Leaf, LeafForm, leaf_bind, leaf_free, leaf_is_null, print_integer, print_lsn,
-    print_timestamp,
+    Digits, Leaf, LeafForm, Piece, leaf_bind, leaf_free, leaf_is_null, print_integer,
+    print_lsn, print_timestamp,
 )
 from gaussdecode.serve.outputs._rows cimport (
     HEAD_INSERT, HEAD_OLD, HEAD_TRUNCATE, LITERAL_BARE, LITERAL_BOOL, LITERAL_BYTES, TEXT_NULL,
@@ -33,18 +33,23 @@ cdef class Wal2JsonWriter(Writer):
             the landing has only their names.
         has_lsns: objects say LSNs.
         quotes_numbers: numbers are strings, NaN and Infinity too.
+        added_prefixes: of messages that are written, each with a zero byte; empty for all.
+        filtered_prefixes: of messages that are not, likewise.
     """
 
     cdef bytes actions
     cdef const char *letters
     cdef size_t letter_count
+    cdef bytes added_prefixes, filtered_prefixes
+    cdef Piece added, filtered
     cdef bint has_transactions, has_xids, has_times, has_origins, has_lsns, quotes_numbers
     cdef Leaf origins
     cdef object kept
 
     def __init__(
         self, *, bytes actions, bint has_transactions, bint has_xids, bint has_times,
-        bint has_origins, bint has_lsns, bint quotes_numbers,
+        bint has_origins, bint has_lsns, bint quotes_numbers, bytes added_prefixes,
+        bytes filtered_prefixes,
     ):
         super().__init__()
         self.actions = actions
@@ -53,6 +58,9 @@ cdef class Wal2JsonWriter(Writer):
         self.has_transactions, self.has_xids, self.has_times = has_transactions, has_xids, has_times
         self.has_origins, self.has_lsns = has_origins, has_lsns
         self.quotes_numbers = quotes_numbers
+        self.added_prefixes, self.filtered_prefixes = added_prefixes, filtered_prefixes
+        self.added.data, self.added.size = added_prefixes, len(added_prefixes)
+        self.filtered.data, self.filtered.size = filtered_prefixes, len(filtered_prefixes)
 
     def __dealloc__(self):
         leaf_free(&self.origins)
@@ -68,7 +76,9 @@ cdef class Wal2JsonWriter(Writer):
 
     # --- transactions ----------------------------------------------------------------------
 
-    cdef int open(self, uint8_t letter, uint64_t lsn) except -1 nogil:
+    cdef int open(
+        self, uint8_t letter, uint64_t lsn, bint is_transactional=True
+    ) except -1 nogil:
         """Begin an object with what all of them have."""
         cdef int64_t now = self.transaction
         cdef Buffer *out = &self.content
@@ -77,10 +87,13 @@ cdef class Wal2JsonWriter(Writer):
         buffer_append(out, b'"', 1)
         if self.has_xids:
             buffer_append(out, b',"xid":', 7)
-            print_integer(self.xid[now], out)
+            if is_transactional:
+                print_integer(self.xid[now], out)
+            else:
+                buffer_append(out, b"null", 4)
         if self.has_times:
             buffer_append(out, b',"timestamp":', 13)
-            if self.time_us[now]:
+            if is_transactional and self.time_us[now]:
                 buffer_append(out, b'"', 1)
                 print_timestamp(self.time_us[now], True, out)
                 buffer_append(out, b'"', 1)
@@ -88,10 +101,10 @@ cdef class Wal2JsonWriter(Writer):
                 buffer_append(out, b"null", 4)
         if self.has_origins:
             buffer_append(out, b',"origin":', 10)
-            if now < self.origins.length and not leaf_is_null(&self.origins, now):
-                buffer_append(out, b"null", 4)
-            else:
+            if is_transactional and now < self.origins.length and leaf_is_null(&self.origins, now):
                 buffer_append(out, b"0", 1)
+            else:
+                buffer_append(out, b"null", 4)
         if self.has_lsns:
             self.put_lsn(b',"lsn":"', 8, lsn)
         return 0
@@ -174,6 +187,31 @@ cdef class Wal2JsonWriter(Writer):
             return put_json(&self.content, text.data + 2, text.size - 2)
         return put_json(&self.content, text.data, text.size)
 
+    cdef int message(
+        self, Piece prefix, Piece content, bint is_transactional, uint64_t lsn
+    ) except -1 nogil:
+        cdef const uint8_t *nul
+        if is_listed(self.filtered, prefix) or (
+            self.added.size and not is_listed(self.added, prefix)
+        ):
+            return 0
+        self.open(c"M", lsn, is_transactional)
+        buffer_append(&self.content, b',"transactional":', 17)
+        if is_transactional:
+            buffer_append(&self.content, b"true", 4)
+        else:
+            buffer_append(&self.content, b"false", 5)
+        buffer_append(&self.content, b',"prefix":', 10)
+        put_json(&self.content, prefix.data, prefix.size)
+        buffer_append(&self.content, b',"content":', 11)
+        if content.size:  # a zero byte ends it, as there
+            nul = <const uint8_t *>memchr(content.data, 0, content.size)
+            if nul != NULL:
+                content.size = nul - content.data
+        put_json(&self.content, content.data, content.size)
+        buffer_append(&self.content, b"}", 1)
+        return self.end_message(lsn, False)
+
     cdef int truncate(
         self, Table **tables, const int32_t *numbers, int64_t count, uint8_t flags, uint64_t lsn
     ) except -1 nogil:
@@ -186,6 +224,22 @@ cdef class Wal2JsonWriter(Writer):
             buffer_append(&self.content, b"}", 1)
             self.end_message(lsn, False)
         return 0
+
+
+cdef bint is_listed(Piece items, Piece item) noexcept nogil:
+    """Whether a text is one of several, each with a zero byte after it."""
+    cdef const uint8_t *end
+    cdef size_t size
+    while items.size:
+        end = <const uint8_t *>memchr(items.data, 0, items.size)
+        if end == NULL:
+            return False
+        size = end - items.data
+        if size == item.size and memcmp(items.data, item.data, size) == 0:
+            return True
+        items.data = end + 1
+        items.size -= size + 1
+    return False
 
 
 cdef bint has_identity(const Table *table) noexcept nogil:

@@ -51,18 +51,22 @@ class PgOutput(Planned):
         _check_version(options)
         if not options.get("publication_names"):
             raise ServeError(INVALID_PARAMETER_VALUE, 'option "publication_names" missing')
-        for name in ("binary", "messages", "two_phase"):
+        for name in ("binary", "two_phase"):
             boolean(options, name, default=False)
         origin = (options.get("origin") or "any").lower()
         if origin not in {"any", "none"}:
             raise ServeError(INVALID_PARAMETER_VALUE, f'unrecognized origin value: "{origin}"')
-        self._messages = PgOutputWriter()
+        self._described = PgOutputWriter()
         self._numbers: dict[int | tuple[str, str], int] = {}
-        super().__init__(self._messages, only_local=origin == "none")
+        super().__init__(
+            self._described,
+            only_local=origin == "none",
+            has_messages=boolean(options, "messages", default=False),
+        )
 
     def write(self, block: Block) -> Messages:
         """Write all messages of a block."""
-        self._messages.set_origins(block.transactions.origin)
+        self._described.set_origins(block.transactions.origin)
         return super().write(block)
 
     def plan(self, schema: TableSchema) -> TablePlan:

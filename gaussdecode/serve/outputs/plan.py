@@ -10,14 +10,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from gaussdecode.model.types import is_headless_hex, is_numeric, type_oid
-from gaussdecode.serve.block import Block, Messages, ServedColumn, TableRows, TableSchema
+from gaussdecode.serve.block import MESSAGES, Block, Messages, ServedColumn, TableRows, TableSchema
 from gaussdecode.serve.outputs._rows import BoundTable, Writer
 
 QUOTED, BARE, BIT, BOOL, BYTES = range(5)
 """How a value is quoted in SQL: `Literal` of ``_rows.pxd``."""
 SHORTEST, EXACT, ROUNDED = range(3)
 """How numbers are printed: `Digits` of ``_arrow.pxd``."""
-SKIP_TRANSACTION, SKIP_ROWS = 1, 2
+SKIP_TRANSACTION, SKIP_ROWS, SKIP_FRAME = 1, 2, 3
 _PLAIN, _HEADLESS, _SHORTEST32, _SHORTEST64, _NUMERIC = range(5)
 _OLD: Final = "old."
 _LITERALS: Final = {
@@ -194,10 +194,21 @@ class Planned:
         writer: writes the messages.
         only_local: transactions that came from elsewhere are left out.
         skip: what is left out of them.
+        has_messages: logical messages are written.
     """
 
-    def __init__(self, writer: Writer, *, only_local: bool, skip: int = SKIP_TRANSACTION) -> None:
+    def __init__(
+        self,
+        writer: Writer,
+        *,
+        only_local: bool,
+        skip: int = SKIP_TRANSACTION,
+        has_messages: bool = False,
+    ) -> None:
         self._skip = skip
+        self._message_plan = TablePlan(
+            MESSAGES, has_messages, 0, lambda *_: (b"",) * 6, lambda _: b""
+        )
         self._writer = writer
         self._only_local = only_local
         self._plans: dict[tuple[str, str, str], TablePlan] = {}
@@ -235,6 +246,8 @@ class Planned:
 
     def _bind(self, table: TableRows) -> BoundTable:
         schema = table.schema
+        if schema is MESSAGES:
+            return self._message_plan.bind(table)
         key = (schema.schema, schema.name, schema.schema_id)
         plan = self._plans.get(key)
         if plan is None:
@@ -247,4 +260,5 @@ class Planned:
         skipped = np.zeros(len(origin), np.uint8)
         if self._only_local and origin.count(None) != len(origin):
             skipped[[name is not None for name in origin]] = self._skip
+        skipped[block.transactions.is_outside] = SKIP_FRAME
         return skipped

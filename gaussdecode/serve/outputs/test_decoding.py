@@ -44,6 +44,7 @@ class TestDecoding(Planned):
                 is_lazy=boolean(options, "skip-empty-xacts", default=False),
             ),
             only_local=boolean(options, "only-local", default=False),
+            has_messages=True,
         )
 
     def plan(self, schema: TableSchema) -> TablePlan:

@@ -83,12 +83,14 @@ class Wal2Json(Planned):
         self._added = _tables(options, "add-tables") if "add-tables" in options else [(None, None)]
         self._objects = Wal2JsonWriter(
             actions=_actions(options),
+            added_prefixes=_prefixes(options, "add-msg-prefixes"),
+            filtered_prefixes=_prefixes(options, "filter-msg-prefixes"),
             **{
                 argument: boolean(options, name, default=default)
                 for name, (argument, default) in _WRITTEN.items()
             },
         )
-        super().__init__(self._objects, only_local=False)
+        super().__init__(self._objects, only_local=False, has_messages=True)
 
     def write(self, block: Block) -> Messages:
         """Write all messages of a block."""
@@ -139,8 +141,6 @@ def _check(options: Options) -> None:
             raise _not_served(name)
     if _items(options, "filter-origins"):
         raise _not_served("filter-origins")
-    for name in ("filter-msg-prefixes", "add-msg-prefixes"):
-        _items(options, name)
 
 
 def _check_version(options: Options) -> None:
@@ -190,6 +190,10 @@ def _items(options: Options, name: str) -> list[str]:
         if not match[2]:
             break
     return found
+
+
+def _prefixes(options: Options, name: str) -> bytes:
+    return b"".join(item.encode() + b"\0" for item in _items(options, name))
 
 
 def _actions(options: Options) -> bytes:
