@@ -268,10 +268,19 @@ def complete(tag: str) -> bytes:
 
 def error(problem: ServeError, severity: str = "ERROR") -> bytes:
     """Describe an error."""
+    return message(b"E", _fields(problem, severity))
+
+
+def warning(problem: ServeError) -> bytes:
+    """Describe what the client must know of an answer that it gets all the same."""
+    return message(b"N", _fields(problem, "WARNING"))
+
+
+def _fields(problem: ServeError, severity: str) -> bytes:
     fields = [("S", severity), ("V", severity), ("C", problem.sqlstate), ("M", problem.message)]
     fields += [("D", problem.detail)] if problem.detail else []
     fields += [("H", problem.hint)] if problem.hint else []
-    return message(b"E", b"".join(k.encode() + cstring(v) for k, v in fields) + b"\0")
+    return b"".join(k.encode() + cstring(v) for k, v in fields) + b"\0"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -586,7 +586,7 @@ class Session:
             seconds = self.server.settings.sender_timeout
             if timeout is not None:
                 seconds = milliseconds(timeout) / 1000
-            output = self.output_of(slot, options)
+            output = self.output_of(slot.plugin, options)
             start = dataclasses.replace(statements.start_of(slot), lsn=max(slot.lsn, command.lsn))
             self.stream = Stream(
                 self.connection, self.feed(), slot, output, start, seconds,
@@ -649,9 +649,9 @@ class Session:
             return self.server.feeds.feed(None)
         return self.server.feeds.feed(account.tables, account.wants)
 
-    def output_of(self, slot: Slot, options: Mapping[str, str | None]) -> Output:
-        """Make the plug-in of a slot."""
-        return self.server.plugin(slot.plugin)(options)
+    def output_of(self, plugin: str, options: Mapping[str, str | None]) -> Output:
+        """Make a plug-in."""
+        return self.server.plugin(plugin)(options)
 
     async def create_slot(self, name: str, plugin: str, *, is_temporary: bool) -> Slot:
         """Create a slot at the end of what has landed, or where the session's setting says."""

@@ -17,7 +17,7 @@ from gaussdecode.serve._framing import data_rows
 from gaussdecode.serve.block import Output
 from gaussdecode.serve.errors import ServeError
 from gaussdecode.serve.feed import Feed
-from gaussdecode.serve.messages import Column, data_row
+from gaussdecode.serve.messages import Column, data_row, warning
 from gaussdecode.serve.reader import ReadPosition
 from gaussdecode.serve.slots import Slot
 from gaussdecode.serve.sql import Call, Item, Select, Set, Show, Statement, Value, not_served
@@ -35,6 +35,10 @@ _BINARY: Final[Mapping[int, str]] = {
     XID: ">I",
     LSN: ">Q",
 }
+_AREA: Final = "pg_logical_get_area_changes"
+_DATA_LIMIT: Final = "data-limit"
+_MOST_DATA_GB: Final = 100
+_GB: Final = 1 << 30
 _CHANGES: Final = re.compile(r"pg_logical_slot_(peek|get)_(binary_)?changes")
 _TYPES: Final = {
     "text": TEXT,
@@ -66,7 +70,7 @@ class Context(Protocol):
     def acquire(self, name: str) -> Slot: ...
     async def release(self, slot: Slot) -> None: ...
     def feed(self) -> Feed: ...
-    def output_of(self, slot: Slot, options: Mapping[str, str | None]) -> Output: ...
+    def output_of(self, plugin: str, options: Mapping[str, str | None]) -> Output: ...
     async def end_lsn(self) -> int: ...
     def slots(self) -> list[Slot]: ...
     def show(self, name: str) -> str: ...
@@ -354,17 +358,23 @@ def _item_column(item: Item) -> Column:
     if isinstance(expression, Value):
         oid = _TYPES.get(expression.type, TEXT)
         return Column(item.alias or "?column?", oid)
-    if _CHANGES.fullmatch(expression.name):
+    if _is_changes(expression.name):
         raise not_served(f"{expression.name} in place of a column; write it after FROM")
     known = _known(expression)
     oid = known.columns[0][1] if len(known.columns) == 1 else RECORD
     return Column(item.alias or expression.name, oid)
 
 
+def _is_changes(name: str) -> bool:
+    return name == _AREA or _CHANGES.fullmatch(name) is not None
+
+
 def _source_columns(source: Call | str) -> tuple[tuple[str, int], ...]:
     name = source if isinstance(source, str) else source.name
     if isinstance(source, Call):
         changes = _CHANGES.fullmatch(name)
+        if name == _AREA:
+            return (("location", TEXT), ("xid", XID), ("data", TEXT))
         if changes:
             return (("lsn", LSN), ("xid", XID), ("data", BYTEA if changes[2] else TEXT))
         if name in _FUNCTIONS:
@@ -433,7 +443,7 @@ async def run(
             _of_rows([await _values(context, statement, parameters)], columns, formats),
             "SELECT {}",
         )
-    if isinstance(source, Call) and _CHANGES.fullmatch(source.name):
+    if isinstance(source, Call) and _is_changes(source.name):
         return Answer(_changes(context, statement, source, parameters, formats), "SELECT {}")
     return Answer(
         _of_rows(await _table(context, statement, parameters), columns, formats), "SELECT {}"
@@ -531,49 +541,126 @@ async def _changes(
     """Rows of pg_logical_slot_peek_changes and its relatives; get confirms after the last one."""
     if statement.conditions or statement.order:
         raise not_served(f"WHERE or ORDER BY with {call.name}")
-    if call.named or len(call.arguments) < 3:
-        raise ServeError(
-            "42883", f"{call.name} takes a slot, an LSN, a number, and options in pairs"
+    is_area = call.name == _AREA
+    count = 5 if is_area else 3
+    if call.named or len(call.arguments) < count:
+        given = (
+            "a start LSN, an LSN, a number, a plug-in, NULL"
+            if is_area
+            else "a slot, an LSN, a number"
         )
+        raise ServeError("42883", f"{call.name} takes {given}, and options in pairs")
+    values = [bind(value, parameters) for value in call.arguments[:count]]
+    options = _options(call.arguments[count:], parameters)
+    projection = _projection(statement)
+    if is_area:
+        batch = await _area(context, values, options)
+        async for piece in _pieces(batch, projection, formats):
+            yield piece
+        return
     match = _CHANGES.fullmatch(call.name)
     assert match is not None
-    values = [bind(value, parameters) for value in call.arguments[:3]]
-    options: list[str | None] = []
-    for value in call.arguments[3:]:
+    slot = context.acquire(_needed(values[0], "the slot"))
+    try:
+        batch = _Batch(
+            context.feed(),
+            start_of(slot),
+            _output(context, slot.plugin, options, None if match[2] else call.name),
+            _lsn(values[1]),
+            _count(values[2]),
+        )
+        async for piece in _pieces(batch, projection, formats):
+            yield piece
+        if match[1] == "get":
+            slot.confirm(*batch.reached)
+    finally:
+        await context.release(slot)
+
+
+def _options(values: Sequence[Value], parameters: Sequence[str | None]) -> dict[str, str | None]:
+    """Read options, which stand in pairs, or in arrays of them."""
+    found: list[str | None] = []
+    for value in values:
         text = bind(value, parameters)
-        options += _array(text) if value.type == "text[]" else [text]
-    if len(options) % 2:
+        found += _array(text) if value.type == "text[]" else [text]
+    if len(found) % 2:
         raise ServeError("22023", "array must have even number of elements")
-    pairs = {
+    return {
         _needed(name, "the name of an option"): value
-        for name, value in zip(options[::2], options[1::2], strict=True)
+        for name, value in zip(found[::2], found[1::2], strict=True)
     }
-    projection = _projection(statement)
+
+
+def _output(
+    context: Context, plugin: str, options: Mapping[str, str | None], text_function: str | None
+) -> Output:
+    """Make a plug-in; for a function that shows text, one that writes text."""
+    output = context.output_of(plugin, options)
+    if text_function is not None and not output.is_text:
+        hint = text_function.replace("changes", "binary_changes")
+        raise ServeError(
+            "0A000",
+            f'logical decoding output plugin "{plugin}" produces binary output, but function "{text_function}" '
+            "expects textual data",
+            hint=f"Use {hint}."
+            if text_function != _AREA
+            else "Use a plug-in or options with text.",
+        )
+    return output
+
+
+async def _area(
+    context: Context, values: Sequence[str | None], options: dict[str, str | None]
+) -> "_Batch":
+    """Transactions that end in a stretch of the log, for pg_logical_get_area_changes."""
+    start, upto, number, plugin, path = values
+    if path is not None:
+        raise not_served(f"{_AREA} of a file of the WAL: write NULL in place of the path, which")
+    first, last = _lsn(start), _lsn(upto)
+    if first is None:
+        raise ServeError("22004", "start_lsn and xlog_dir cannot be null at the same time.")
+    if last is not None and last < first:
+        raise ServeError("22023", "upto_lsn can not be smaller than start_lsn.")
+    limit = options.pop(_DATA_LIMIT, None) or "10"
+    if not re.fullmatch(r"[0-9]{1,3}", limit) or int(limit) > _MOST_DATA_GB:
+        raise ServeError(
+            "22023",
+            f'could not parse value "{limit[:64]}" for parameter "{_DATA_LIMIT}"',
+            hint=f"Input a number of GB between 0 and {_MOST_DATA_GB}; 0 is no limit.",
+        )
+    feed = context.feed()
+    return _Batch(
+        feed,
+        await feed.position(first),
+        _output(context, _needed(plugin, "the plug-in"), options, _AREA),
+        last,
+        None if number == "0" else _count(number),
+        int(limit) * _GB,
+    )
+
+
+async def _pieces(
+    batch: "_Batch", projection: Sequence[tuple[int, Column]], formats: Sequence[int]
+) -> AsyncIterator[tuple[bytes | bytearray, int]]:
+    """Rows of the answer in pieces, or their number."""
+    is_count = projection[0][0] < 0
     codes = bytes(
         _code(index, column, form_of(formats, at)) for at, (index, column) in enumerate(projection)
     )
-    slot = context.acquire(_needed(values[0], "the slot"))
-    try:
-        output = context.output_of(slot, pairs)
-        if not match[2] and not output.is_text:
-            raise ServeError(
-                "0A000",
-                f'logical decoding output plugin "{slot.plugin}" produces binary output, but function "{call.name}" '
-                "expects textual data",
-                hint=f"Use {call.name.replace('changes', 'binary_changes')}.",
-            )
-        batch = _Batch(context, slot, output, _lsn(values[1]), _count(values[2]))
-        counted = 0
-        async for piece, rows in batch.rows(codes if projection[0][0] >= 0 else b""):
-            counted += rows
-            if projection[0][0] >= 0:
-                yield piece, rows
-        if projection[0][0] < 0:
-            yield data_row([str(counted).encode()]), 1
-        if match[1] == "get":
-            batch.confirm()
-    finally:
-        await context.release(slot)
+    counted = 0
+    async for piece, rows in batch.rows(b"" if is_count else codes):
+        counted += rows
+        if not is_count:
+            yield piece, rows
+    if is_count:
+        yield data_row([str(counted).encode()]), 1
+    if batch.is_cut:
+        problem = ServeError(
+            "01000",
+            f"decoding ended at {_DATA_LIMIT}, after {Lsn(batch.reached[2])}; more has landed",
+            hint=f"Begin again from there, or give a higher {_DATA_LIMIT}.",
+        )
+        yield warning(problem), 0
 
 
 def _code(index: int, column: Column, form: int) -> int:
@@ -588,42 +675,53 @@ class _Batch:
     """Transactions of a slot up to an LSN or a number of changes, whole transactions only.
 
     Args:
-        context: session.
-        slot: taken by it.
+        feed: of the tables that are shown.
+        start: where to begin.
         output: writes the messages.
         upto_lsn: no transaction that ends after it; None for no limit.
         upto_n: stop after the transaction that reaches this number of messages; None for no limit.
+        most_bytes: stop after a transaction where messages have so many bytes; 0 for no limit.
+
+    Attributes:
+        reached: number of an entry, epoch, LSN and CSN of the last transaction that was shown.
+        is_cut: `most_bytes` was reached, and more has landed.
     """
 
     def __init__(
         self,
-        context: Context,
-        slot: Slot,
+        feed: Feed,
+        start: ReadPosition,
         output: Output,
         upto_lsn: int | None,
         upto_n: int | None,
+        most_bytes: int = 0,
     ) -> None:
-        self._feed = context.feed()
-        self._slot = slot
+        self._feed = feed
         self._output = output
         self._upto_lsn = upto_lsn
         self._upto_n = upto_n
-        self._walk = Walk(self._feed, start_of(slot))
-        self._reached = (slot.n, slot.epoch, slot.lsn, slot.csn)
+        self._most_bytes = most_bytes
+        self._walk = Walk(feed, start)
+        self.reached = (start.n, start.epoch, start.lsn, start.csn)
+        self.is_cut = False
 
     async def rows(self, codes: bytes) -> AsyncIterator[tuple[bytes | bytearray, int]]:
         """Encoded rows, in pieces."""
         await self._walk.check_start()
         last = self._feed.end.look()
-        counted = 0
+        counted = size = 0
         while self._walk.n <= last and (found := await self._walk.next()) is not None:
             if found.reached is not None:
                 at = found.reached
                 if self._upto_lsn is None or at.lsn <= self._upto_lsn:
-                    self._reached = (at.n, at.epoch, at.lsn, at.csn)
+                    self.reached = (at.n, at.epoch, at.lsn, at.csn)
             if found.block is None:
                 continue
             block = found.block
+            if self._most_bytes and size >= self._most_bytes and not block.is_continued:
+                first_end = int(block.transactions.end_lsn[0])
+                self.is_cut = self._upto_lsn is None or first_end <= self._upto_lsn
+                return
             written = await self._feed.call(lambda block=block: self._output.write(block))  # type: ignore[misc]
             of_transaction = written.transaction
             ends = block.transactions.end_lsn
@@ -636,7 +734,8 @@ class _Batch:
                     stop = int(np.searchsorted(of_transaction, fitting, "left"))
                     is_over = True
             if self._upto_n is not None and counted + stop >= self._upto_n:
-                full = int(of_transaction[max(0, self._upto_n - counted - 1)])
+                at_most = max(0, self._upto_n - counted - 1)
+                full = int(of_transaction[at_most]) if count else len(ends) - 1
                 last_of = int(np.searchsorted(of_transaction, full, "right"))
                 is_open = block.is_open and full == len(ends) - 1
                 if last_of <= stop and not is_open:
@@ -664,13 +763,10 @@ class _Batch:
             if stop:
                 sent = ends[of_transaction[stop - 1]]
                 if not (block.is_open and of_transaction[stop - 1] == len(ends) - 1):
-                    self._reached = (self._walk.n, block.epoch, int(sent), self._reached[3])
+                    self.reached = (self._walk.n, block.epoch, int(sent), self.reached[3])
+            size += len(written.content)
             if is_over:
                 return
-
-    def confirm(self) -> None:
-        """Move the slot to the last transaction that was shown."""
-        self._slot.confirm(*self._reached)
 
 
 def start_of(slot: Slot) -> ReadPosition:

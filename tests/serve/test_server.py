@@ -24,6 +24,7 @@ from gaussdecode.protocol.gaussdb.messages import (
 )
 from gaussdecode.protocol.gaussdb.session import Phase
 from gaussdecode.protocol.gaussdb.session import Session as GaussClient
+from gaussdecode.serve import statements
 from gaussdecode.serve.errors import ServeError
 from gaussdecode.serve.users import write_user
 
@@ -176,6 +177,45 @@ def test_wal2json_by_sql(served: Served, session: Session) -> None:
             "M": "message: transactional: 1 prefix: ",
         }
         assert words[action] in line
+
+
+def test_area_changes(served: Served, session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stretch of the log without a slot: transactions that end in it, as a slot shows them."""
+    served.add_slot("area")
+    peek = "SELECT lsn, xid, data FROM pg_logical_slot_peek_changes('area', NULL, NULL, 'include-xids', '0')"
+    whole = session.execute(peek).fetchall()
+    ends = [lsn for lsn, _, data in whole if data.startswith("COMMIT")]
+    query = "SELECT * FROM pg_logical_get_area_changes(%s, %s, %s, 'test_decoding', NULL, 'include-xids', '0')"
+    assert session.execute(query, ["0/1", None, None]).fetchall() == whole
+    found = session.execute(query, [ends[1], ends[3], 0])
+    assert [column.name for column in found.description or ()] == ["location", "xid", "data"]
+    shown = [lsn for lsn, _, data in found.fetchall() if data.startswith("COMMIT")]
+    assert shown == ends[2:4]
+    cut = session.execute(query, ["0/1", None, 1]).fetchall()
+    assert cut[-1][0] == ends[0]
+    warnings: list[str] = []
+    session.add_notice_handler(lambda notice: warnings.append(notice.message_primary or ""))
+    limited = query.replace(")", ", 'data-limit', '1')")
+    assert session.execute(limited, ["0/1", None, None]).fetchall() == whole
+    assert not warnings
+    monkeypatch.setattr(statements, "_GB", 1)
+    cut = session.execute(limited, ["0/1", None, None]).fetchall()
+    assert cut == whole[: len(cut)]
+    assert cut[-1][2] == "COMMIT"
+    assert warnings == [f"decoding ended at data-limit, after {cut[-1][0]}; more has landed"]
+    for arguments, state in (
+        ("NULL, NULL, NULL, 'test_decoding', NULL", "22004"),
+        ("'0/2', '0/1', NULL, 'test_decoding', NULL", "22023"),
+        ("'0/1', NULL, NULL, 'test_decoding', '/x'", "0A000"),
+        ("'0/1', NULL, NULL, 'nothing', NULL", "42704"),
+        ("'0/1', NULL, NULL, 'pgoutput', NULL", "22023"),
+        ("'0/1', NULL, NULL, 'parallel_binary_decoding', NULL", "0A000"),
+        ("'0/1', NULL, NULL, 'mppdb_decoding', NULL, 'data-limit', '101'", "22023"),
+        ("'0/1', NULL, NULL, 'mppdb_decoding'", "42883"),
+    ):
+        with pytest.raises(psycopg.Error) as caught:
+            session.execute(f"SELECT data FROM pg_logical_get_area_changes({arguments})")
+        assert caught.value.sqlstate == state
 
 
 def test_options_as_an_array(served: Served, session: Session) -> None:
