@@ -269,9 +269,15 @@ class Server:
                 _log.error(Event.ERROR, reason=f"{error}; the slots are written again in a second")
 
     def streams(self) -> list[Mapping[str, Scalar]]:
-        """What is sent to clients now."""
+        """What is sent to clients now; a client has one reader and one plug-in that writes."""
         return [
             {
+                "parallel_decode_num": 1,
+                "read_change_queue_length": f"queue0: {session.stream.read_changes}",
+                "decode_change_queue_length": f"queue0: {session.stream.held[0]}",
+                "reader_lsn": str(Lsn(session.stream.read_lsn)),
+                "working_txn_cnt": session.stream.held[1],
+                "working_txn_memory": session.stream.held[2],
                 "pid": session.process,
                 "usename": session.user,
                 "application_name": session.show("application_name"),

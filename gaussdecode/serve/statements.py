@@ -297,18 +297,25 @@ _STREAM_COLUMNS: Final = (
     ("pid", INT4), ("usename", TEXT), ("application_name", TEXT), ("client_addr", TEXT), ("slot_name", TEXT),
     ("state", TEXT), ("sent_lsn", LSN), ("flush_lsn", LSN), ("bytes", INT8), ("rows", INT8),
 )  # fmt: skip
+_DECODE_COLUMNS: Final = (
+    ("slot_name", TEXT), ("parallel_decode_num", INT4), ("read_change_queue_length", TEXT),
+    ("decode_change_queue_length", TEXT), ("reader_lsn", TEXT), ("working_txn_cnt", INT8),
+    ("working_txn_memory", INT8),
+)  # fmt: skip
 _VIEWS: Final[Mapping[str, tuple[tuple[str, int], ...]]] = {
     "pg_replication_slots": _SLOT_COLUMNS,
     "pg_get_replication_slots": _SLOT_COLUMNS,
+    "gs_get_parallel_decode_status": _DECODE_COLUMNS,
     "pg_stat_replication": _STREAM_COLUMNS,
     "pg_settings": (("name", TEXT), ("setting", TEXT)),
 }
+_VIEW_FUNCTIONS: Final = frozenset({"pg_get_replication_slots", "gs_get_parallel_decode_status"})
 
 
 def _view_rows(context: Context, name: str) -> list[dict[str, Scalar]]:
     if name == "pg_settings":
         return [{"name": key, "setting": value} for key, value in context.settings().items()]
-    if name == "pg_stat_replication":
+    if name in {"pg_stat_replication", "gs_get_parallel_decode_status"}:
         return [dict(stream) for stream in context.streams()]
     return [
         {
@@ -379,7 +386,7 @@ def _source_columns(source: Call | str) -> tuple[tuple[str, int], ...]:
             return (("lsn", LSN), ("xid", XID), ("data", BYTEA if changes[2] else TEXT))
         if name in _FUNCTIONS:
             return _known(source).columns
-    if name in _VIEWS and (isinstance(source, str) or name == "pg_get_replication_slots"):
+    if name in _VIEWS and isinstance(source, Call) == (name in _VIEW_FUNCTIONS):
         return _VIEWS[name]
     raise not_served(f"{'table' if isinstance(source, str) else 'function'} {name[:64]}")
 

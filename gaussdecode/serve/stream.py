@@ -57,6 +57,9 @@ class Stream:
         reached: everything up to here was sent.
         waits: seconds in which the sender waited for the client.
         is_at_end: everything that has landed was sent.
+        read_lsn: end of the last transaction that was read.
+        read_changes: changes that were read and are not written by the plug-in.
+        held: messages that the plug-in has written and that are not sent, their transactions and bytes.
     """
 
     def __init__(
@@ -83,6 +86,9 @@ class Stream:
         self.sent = self.reached = start.lsn
         self.waits = 0.0
         self.is_at_end = False
+        self.read_lsn = start.lsn
+        self.read_changes = 0
+        self.held = (0, 0, 0)
 
     async def run(self) -> None:
         """Stream until the client ends it by CopyDone.
@@ -123,15 +129,22 @@ class Stream:
                 self._reach(found.reached)
 
     async def _send_block(self, block: Block) -> None:
+        ends = block.transactions.end_lsn
+        self.read_lsn = max(self.read_lsn, int(ends[-1]) if len(ends) else 0)
+        self.read_changes = len(block.row_table)
         written = await self._feed.call(lambda: self._output.write(block))
+        self.read_changes = 0
         count = len(written.ends)
         first = 0
         while first < count:
             begin = int(written.ends[first - 1]) if first else 0
             last = int(np.searchsorted(written.ends, begin + _CHUNK_BYTES, "right"))
             last = max(last, first + 1)
+            transactions = int(written.transaction[-1] - written.transaction[first]) + 1
+            self.held = (count - first, transactions, len(written.content) - begin)
             await self._send_part(written, first, last)
             first = last
+        self.held = (0, 0, 0)
         self.rows += len(block.row_table)
 
     async def _send_part(self, written: Messages, first: int, last: int) -> None:
@@ -159,6 +172,7 @@ class Stream:
         """All of an entry was sent: its position may be confirmed."""
         self._entries.append(position)
         self.reached = max(self.reached, position.lsn)
+        self.read_lsn = max(self.read_lsn, position.lsn)
         self.sent = max(self.sent, position.lsn)
 
     def _keepalive(self, *, wants_reply: bool) -> None:

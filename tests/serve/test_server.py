@@ -1,17 +1,21 @@
 """Clients of a served landing: SQL, streams, positions, log-in, and limits."""
 
+import asyncio
 import contextlib
 import json
 import re
 import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import psycopg
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from kit import servedrows
 from kit.postgres import make_certificates
 from kit.served import Replication, Served, Session, unpack_landing
 
@@ -25,7 +29,11 @@ from gaussdecode.protocol.gaussdb.messages import (
 from gaussdecode.protocol.gaussdb.session import Phase
 from gaussdecode.protocol.gaussdb.session import Session as GaussClient
 from gaussdecode.serve import statements
+from gaussdecode.serve.block import TableRows
 from gaussdecode.serve.errors import ServeError
+from gaussdecode.serve.outputs.registry import make_output
+from gaussdecode.serve.reader import ReadPosition
+from gaussdecode.serve.stream import Stream
 from gaussdecode.serve.users import write_user
 
 
@@ -278,6 +286,65 @@ def test_stream_is_what_sql_shows(served: Served, session: Session) -> None:
     assert ("stream", "streaming") in streams
     client.close()
     assert len(session.execute(query).fetchall()) == len(shown), "nothing was confirmed"
+
+
+def test_decode_status(served: Served, session: Session) -> None:
+    """A row for each stream, in the form of openGauss; none without a stream."""
+    query = "SELECT * FROM gs_get_parallel_decode_status() WHERE slot_name = 'status'"
+    found = session.execute(query)
+    assert [(column.name, column.type_code) for column in found.description or ()] == [
+        ("slot_name", 25), ("parallel_decode_num", 23), ("read_change_queue_length", 25),
+        ("decode_change_queue_length", 25), ("reader_lsn", 25), ("working_txn_cnt", 20),
+        ("working_txn_memory", 20),
+    ]  # fmt: skip
+    assert found.fetchall() == []
+    served.add_slot("status")
+    end = str(Lsn(_end(served)))
+    with contextlib.closing(Replication(served, "status").session):
+        rows: list[tuple[object, ...]] = []
+        expected = [("status", 1, "queue0: 0", "queue0: 0", end, 0, 0)]
+        for _ in range(20_000):
+            rows = session.execute(query).fetchall()
+            if rows == expected:
+                break
+    assert rows == expected
+
+
+def test_what_a_stream_holds() -> None:
+    """Rows that wait for the plug-in, then messages that wait for the client, by transactions."""
+    seen: list[tuple[int, tuple[int, int, int], int]] = []
+
+    def look(*_: object) -> None:
+        stream = streams[0]
+        seen.append((stream.read_changes, stream.held, stream.read_lsn))
+
+    async def call(work: Callable[[], object]) -> object:
+        look()
+        return work()
+
+    async def send() -> None:
+        connection, feed = Mock(), Mock(call=call)
+        connection.write, connection.is_clogged = look, False
+        streams.append(Stream(connection, feed, Mock(), output, ReadPosition(0, 0, 5), 0))
+        await streams[0]._send_block(of)
+        look()
+
+    streams: list[Stream] = []
+    output = make_output("test_decoding", {"include-xids": "0"})
+    texts = pa.array(["x" * 200_000] * 3)
+    columns = [servedrows.column("x", "text", 25)]
+    table = TableRows(servedrows.schema(columns), servedrows.rows("III", {"x": texts}))
+    of = servedrows.block([table], [1, 3])
+    asyncio.run(send())
+    size = len(output.write(of).content)
+    row = len("table public.t: INSERT: x[text]:''") + 200_000
+    assert seen == [
+        (3, (0, 0, 0), 200_016),
+        (0, (7, 2, size), 200_016),
+        (0, (3, 1, 2 * row + 6), 200_016),
+        (0, (2, 1, row + 6), 200_016),
+        (0, (0, 0, 0), 200_016),
+    ]
 
 
 def test_confirmed_never_comes_again(tmp_path: Path) -> None:
