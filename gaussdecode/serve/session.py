@@ -88,13 +88,31 @@ class _Prepared:
     parameters: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(slots=True)
 class _Portal:
-    """A bound statement."""
+    """A bound statement.
+
+    Attributes:
+        prepared: the statement.
+        parameters: texts of its parameters.
+        formats: forms of the columns of its answer.
+        fetch: rows that are wanted now.
+        answer: what is left, where the client has fetched a part.
+        is_done: all of it was fetched in parts.
+    """
 
     prepared: _Prepared
     parameters: tuple[str | None, ...]
     formats: tuple[int, ...]
+    fetch: statements.Fetch = dataclasses.field(default_factory=statements.Fetch)
+    answer: statements.Answer | None = None
+    is_done: bool = False
+
+    async def close(self) -> None:
+        """Give up what is left of the answer; a slot that it holds is released."""
+        if self.answer is not None:
+            await self.answer.rows.aclose()
+        self.answer = None
 
 
 class Session:
@@ -180,6 +198,7 @@ class Session:
         return ServeError("XX000", "internal error", hint="The log of the server has more.")
 
     async def _leave(self) -> None:
+        await self._close_portals()
         for slot in self.server.slots:
             if slot.process == self.process:
                 await self.release(slot)
@@ -338,6 +357,8 @@ class Session:
                 return
             if tag == b"S":
                 is_skipping = False
+                if self._transaction != b"T":
+                    await self._close_portals()
                 self.connection.write(messages.ready(self._transaction))
             elif tag == b"Q":
                 is_skipping = False
@@ -409,10 +430,7 @@ class Session:
         parameters: Sequence[str | None],
         formats: Sequence[int],
     ) -> None:
-        if isinstance(statement, sql.Plain):
-            self._begin_or_end(statement.tag)
-        elif self._transaction == b"E":
-            raise ServeError("25P02", "current transaction is aborted; send ROLLBACK")
+        await self._enter(statement)
         answer = await statements.run(self, statement, parameters, formats)
         counted = 0
         async for piece, rows in answer.rows:
@@ -420,6 +438,19 @@ class Session:
             self.connection.write(piece)
             await self.connection.drain()
         self.connection.write(messages.complete(answer.tag.format(counted)))
+
+    async def _enter(self, statement: sql.Statement) -> None:
+        """Follow the transaction block, which bounds portals; nothing else of it means something here."""
+        if isinstance(statement, sql.Plain):
+            self._begin_or_end(statement.tag)
+            if self._transaction == b"I":
+                await self._close_portals()
+        elif self._transaction == b"E":
+            raise ServeError("25P02", "current transaction is aborted; send ROLLBACK")
+
+    async def _close_portals(self) -> None:
+        for portal in self._portals.values():
+            await portal.close()
 
     def _begin_or_end(self, tag: str) -> None:
         if tag in {"BEGIN", "START TRANSACTION"}:
@@ -482,6 +513,8 @@ class Session:
             _text_of(value, oid, statements.form_of(forms, index))
             for index, (value, oid) in enumerate(zip(values, prepared.types, strict=True))
         )
+        if portal in self._portals:
+            await self._portals[portal].close()
         if len(self._portals) >= _MOST_PREPARED:
             raise ServeError("53400", f"more than {_MOST_PREPARED} portals")
         self._portals[portal] = _Portal(prepared, parameters, formats)
@@ -517,20 +550,50 @@ class Session:
 
     async def _execute(self, body: Body) -> None:
         portal = self._portal(body.text())
-        body.int32()  # the most rows: all are sent, and the portal is complete
+        most = body.int32()
         body.end()
-        if portal.prepared.statement is None:
+        statement = portal.prepared.statement
+        if statement is None:
             self.connection.write(messages.message(b"I"))
-            return
-        await self._answer(portal.prepared.statement, portal.parameters, portal.formats)
+        elif most > 0 or portal.answer is not None or portal.is_done:
+            await self._fetch(portal, statement, most)
+        else:
+            await self._answer(statement, portal.parameters, portal.formats)
+
+    async def _fetch(self, portal: _Portal, statement: sql.Statement, most: int) -> None:
+        """Send a part of an answer: so many rows, or all that are left."""
+        if portal.answer is None and not portal.is_done:
+            await self._enter(statement)
+            portal.answer = await statements.run(
+                self, statement, portal.parameters, portal.formats, portal.fetch
+            )
+        tag = "SELECT {}" if portal.answer is None else portal.answer.tag
+        counted = 0
+        while portal.answer is not None:
+            if most > 0 and counted >= most:
+                self.connection.write(messages.message(b"s"))
+                return
+            portal.fetch.most = most - counted if most > 0 else None
+            try:
+                piece, rows = await anext(portal.answer.rows)
+            except StopAsyncIteration:
+                portal.answer, portal.is_done = None, True
+                break
+            except BaseException:
+                portal.answer = None
+                raise
+            counted += rows
+            self.connection.write(piece)
+            await self.connection.drain()
+        self.connection.write(messages.complete(tag.format(counted)))
 
     async def _close(self, body: Body) -> None:
         kind, name = body.take(1), body.text()
         body.end()
         if kind == b"S":
             self._prepared.pop(name, None)
-        else:
-            self._portals.pop(name, None)
+        elif name in self._portals:
+            await self._portals.pop(name).close()
         self.connection.write(messages.message(b"3"))
 
     async def _flush(self, body: Body) -> None:

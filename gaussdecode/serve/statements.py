@@ -7,7 +7,7 @@
 import dataclasses
 import re
 import struct
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -79,6 +79,16 @@ class Context(Protocol):
     def streams(self) -> list[Mapping[str, Scalar]]: ...
 
 
+@dataclasses.dataclass(slots=True)
+class Fetch:
+    """How many rows are wanted now; None for all.
+
+    A piece of an answer has no more. Between two pieces the number may change.
+    """
+
+    most: int | None = None
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Answer:
     """The answer to a statement.
@@ -88,7 +98,7 @@ class Answer:
         tag: of CommandComplete; ``{}`` stands for the number of rows.
     """
 
-    rows: AsyncIterator[tuple[bytes | bytearray, int]]
+    rows: AsyncGenerator[tuple[bytes | bytearray, int]]
     tag: str
 
 
@@ -115,7 +125,7 @@ def encode(value: Scalar, column: Column, form: int) -> bytes | None:
 
 async def _of_rows(
     rows: Sequence[Sequence[Scalar]], columns: Sequence[Column], formats: Sequence[int]
-) -> AsyncIterator[tuple[bytes | bytearray, int]]:
+) -> AsyncGenerator[tuple[bytes | bytearray, int]]:
     for row in rows:
         cells = [
             encode(value, column, form_of(formats, index))
@@ -423,6 +433,7 @@ async def run(
     statement: Statement,
     parameters: Sequence[str | None] = (),
     formats: Sequence[int] = (),
+    fetch: Fetch | None = None,
 ) -> Answer:
     """Carry out a statement.
 
@@ -431,6 +442,7 @@ async def run(
         statement: as parsed.
         parameters: texts of its parameters.
         formats: forms of the columns of the answer.
+        fetch: bounds each piece of the answer.
 
     Raises:
         ServeError: it cannot be carried out.
@@ -451,7 +463,8 @@ async def run(
             "SELECT {}",
         )
     if isinstance(source, Call) and _is_changes(source.name):
-        return Answer(_changes(context, statement, source, parameters, formats), "SELECT {}")
+        rows_of = _changes(context, statement, source, parameters, formats, fetch or Fetch())
+        return Answer(rows_of, "SELECT {}")
     return Answer(
         _of_rows(await _table(context, statement, parameters), columns, formats), "SELECT {}"
     )
@@ -544,7 +557,8 @@ async def _changes(
     call: Call,
     parameters: Sequence[str | None],
     formats: Sequence[int],
-) -> AsyncIterator[tuple[bytes | bytearray, int]]:
+    fetch: Fetch,
+) -> AsyncGenerator[tuple[bytes | bytearray, int]]:
     """Rows of pg_logical_slot_peek_changes and its relatives; get confirms after the last one."""
     if statement.conditions or statement.order:
         raise not_served(f"WHERE or ORDER BY with {call.name}")
@@ -562,7 +576,7 @@ async def _changes(
     projection = _projection(statement)
     if is_area:
         batch = await _area(context, values, options)
-        async for piece in _pieces(batch, projection, formats):
+        async for piece in _pieces(batch, projection, formats, fetch):
             yield piece
         return
     match = _CHANGES.fullmatch(call.name)
@@ -576,7 +590,7 @@ async def _changes(
             _lsn(values[1]),
             _count(values[2]),
         )
-        async for piece in _pieces(batch, projection, formats):
+        async for piece in _pieces(batch, projection, formats, fetch):
             yield piece
         if match[1] == "get":
             slot.confirm(*batch.reached)
@@ -647,15 +661,19 @@ async def _area(
 
 
 async def _pieces(
-    batch: "_Batch", projection: Sequence[tuple[int, Column]], formats: Sequence[int]
-) -> AsyncIterator[tuple[bytes | bytearray, int]]:
+    batch: "_Batch",
+    projection: Sequence[tuple[int, Column]],
+    formats: Sequence[int],
+    fetch: Fetch,
+) -> AsyncGenerator[tuple[bytes | bytearray, int]]:
     """Rows of the answer in pieces, or their number."""
     is_count = projection[0][0] < 0
     codes = bytes(
         _code(index, column, form_of(formats, at)) for at, (index, column) in enumerate(projection)
     )
     counted = 0
-    async for piece, rows in batch.rows(b"" if is_count else codes):
+    wanted = Fetch() if is_count else fetch
+    async for piece, rows in batch.rows(b"" if is_count else codes, wanted):
         counted += rows
         if not is_count:
             yield piece, rows
@@ -712,7 +730,9 @@ class _Batch:
         self.reached = (start.n, start.epoch, start.lsn, start.csn)
         self.is_cut = False
 
-    async def rows(self, codes: bytes) -> AsyncIterator[tuple[bytes | bytearray, int]]:
+    async def rows(
+        self, codes: bytes, fetch: Fetch
+    ) -> AsyncGenerator[tuple[bytes | bytearray, int]]:
         """Encoded rows, in pieces."""
         await self._walk.check_start()
         last = self._feed.end.look()
@@ -753,6 +773,8 @@ class _Batch:
                 begin = int(written.ends[first - 1]) if first else 0
                 last_message = int(np.searchsorted(written.ends, begin + _CHUNK, "right"))
                 last_message = min(max(last_message, first + 1), stop)
+                if fetch.most is not None:
+                    last_message = min(last_message, first + fetch.most)
                 yield (
                     data_rows(
                         written.content,

@@ -6,6 +6,7 @@ import json
 import re
 import socket
 import ssl
+import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from unittest.mock import Mock
@@ -524,6 +525,76 @@ def _answer(served: Served, data: bytes) -> bytes:
             while part := connection.recv(65536):
                 found += part
     return found
+
+
+class _Raw:
+    """A client that writes messages of the extended protocol itself."""
+
+    def __init__(self, served: Served) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", served.port))
+        body = b"\0\3\0\0user\0tester\0database\0" + served.database.encode() + b"\0\0"
+        self.socket.sendall(struct.pack(">i", len(body) + 4) + body)
+        self.file = self.socket.makefile("rb")
+        self.answers()
+
+    def send(self, *parts: tuple[bytes, bytes]) -> list[tuple[bytes, bytes]]:
+        """Send messages and a Sync, and give all answers before ReadyForQuery."""
+        frames = [tag + struct.pack(">i", len(body) + 4) + body for tag, body in parts]
+        self.socket.sendall(b"".join(frames) + b"S\0\0\0\4")
+        return self.answers()
+
+    def answers(self) -> list[tuple[bytes, bytes]]:
+        """Everything up to ReadyForQuery."""
+        found: list[tuple[bytes, bytes]] = []
+        while not found or found[-1][0] != b"Z":
+            tag, size = struct.unpack(">cI", self.file.read(5))
+            found.append((tag, self.file.read(size - 4)))
+        return found[:-1]
+
+    def bind(self, text: str) -> list[tuple[bytes, bytes]]:
+        """Messages that parse a statement and bind it to the portal p."""
+        return [(b"P", b"\0" + text.encode() + b"\0\0\0"), (b"B", b"p\0\0" + bytes(6))]
+
+
+def _fetch(most: int) -> tuple[bytes, bytes]:
+    return b"E", b"p\0" + struct.pack(">i", most)
+
+
+def test_fetch_size(served: Served, session: Session) -> None:
+    """Rows come in parts of the size that is asked for; what was not fetched is not confirmed."""
+    slot = served.add_slot("fetched")
+
+    def is_held() -> bool:
+        """Whether the portal has the slot; nothing is confirmed before the last row."""
+        assert slot.lsn in {0, _end(served)}
+        return slot.process is not None
+
+    query = "SELECT data FROM pg_logical_slot_{}_changes('fetched', NULL, NULL)"
+    whole = [data.encode() for (data,) in session.execute(query.format("peek")).fetchall()]
+    client = _Raw(served)
+    with contextlib.closing(client.socket), client.file:
+        client.send((b"P", b"\0BEGIN\0\0\0"), (b"B", bytes(8)), (b"E", bytes(5)))
+        found = client.send(*client.bind(query.format("peek")), _fetch(7), _fetch(1))
+        assert [tag for tag, _ in found] == [b"1", b"2", *[b"D"] * 7, b"s", b"D", b"s"]
+        rest = client.send(_fetch(0))
+        assert rest[-1] == (b"C", f"SELECT {len(whole) - 8}\0".encode())
+        rows = [body[6:] for tag, body in found + rest if tag == b"D"]
+        assert rows == whole
+        assert client.send(_fetch(3)) == [(b"C", b"SELECT 0\0")]
+        assert client.send(*client.bind(query.format("get")), _fetch(len(whole)))[-1][0] == b"s"
+        assert is_held()
+        assert client.send((b"C", b"Pp\0")) == [(b"3", b"")]
+        assert not is_held()
+        client.send(*client.bind(query.format("get")), _fetch(5))
+        client.send((b"P", b"\0COMMIT\0\0\0"), (b"B", bytes(8)), (b"E", bytes(5)))
+        assert not is_held()
+        client.send(*client.bind(query.format("get")), _fetch(5))
+        assert not is_held(), "outside of a transaction Sync ends it"
+        assert slot.lsn == 0
+        found = client.send(*client.bind(query.format("get")), _fetch(len(whole) + 1))
+        assert found[-1] == (b"C", f"SELECT {len(whole)}\0".encode())
+        assert not is_held()
+        assert slot.lsn == _end(served)
 
 
 _STARTUP = b"user\0x\0database\0"
