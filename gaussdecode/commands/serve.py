@@ -56,7 +56,7 @@ def execute(args: argparse.Namespace) -> int:
         return _passwd(args)
     if args.passwd:
         raise ConfigError("serve takes one configuration or directory")
-    root, settings, slot, level = _settings(args)
+    root, settings, slot, level, keep = _settings(args)
     if args.listen is not None:
         try:
             address = AddressType().read(args.listen)
@@ -67,7 +67,7 @@ def execute(args: argparse.Namespace) -> int:
     log = logs.get_logger("serve")
     notifier = Notifier.from_environment()
     try:
-        asyncio.run(_serve(root, settings, notifier))
+        asyncio.run(_serve(root, settings, keep, notifier))
     except ServeError as error:
         raise ConfigError(error.message) from None
     except GaussDecodeError as error:
@@ -79,24 +79,26 @@ def execute(args: argparse.Namespace) -> int:
     return EX_OK
 
 
-def _settings(args: argparse.Namespace) -> tuple[Path, ServeConfig, str, str]:
-    """Root, section `serve`, name and level of the log."""
+def _settings(args: argparse.Namespace) -> tuple[Path, ServeConfig, str, str, int | None]:
+    """Root, section `serve`, name and level of the log, `landing.max-slot-keep-size`."""
     args.config = Path(args.config)
     if args.config.is_dir():
         work_as_owner_of(args.config)
-        return args.config.absolute(), ServeConfig(), args.config.name, "info"
+        return args.config.absolute(), ServeConfig(), args.config.name, "info", None
     config = load_as_owner(args.config)
-    return config.landing.root, config.serve, config.slot, config.monitoring.log_level
+    landing = config.landing
+    level = config.monitoring.log_level
+    return landing.root, config.serve, config.slot, level, landing.max_slot_keep_size
 
 
-async def _serve(root: Path, settings: ServeConfig, notifier: Notifier) -> None:
+async def _serve(root: Path, settings: ServeConfig, keep: int | None, notifier: Notifier) -> None:
     from gaussdecode.serve.outputs.registry import PLUGINS
 
     tls = None
     if settings.tls_certificate_file is not None and settings.tls_key_file is not None:
         files = PortFiles(settings.tls_certificate_file, settings.tls_key_file, section="serve")
         tls = PortTls(files).context
-    server = Server(root, settings, PLUGINS, tls)
+    server = Server(root, settings, PLUGINS, tls, keep)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

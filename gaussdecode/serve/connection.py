@@ -9,6 +9,7 @@ from gaussdecode.serve.messages import protocol_error
 
 _READ_AHEAD: Final = 256 << 10  # of a client; more waits in its socket
 _HEADER_BYTES: Final = 5
+_LINGER_SECONDS: Final = 5.0  # arbitrary
 
 
 class ClientGoneError(Exception):
@@ -49,7 +50,7 @@ class Connection(asyncio.Protocol):
         """Keep what came."""
         self._data += data
         self.heard = asyncio.get_running_loop().time()
-        if len(self._data) > max(_READ_AHEAD, self.limit) and not self._is_paused:
+        if len(self._data) > _READ_AHEAD and not self._is_paused:
             self._is_paused = True
             self.transport.pause_reading()
         self._wake()
@@ -185,8 +186,10 @@ class Connection(asyncio.Protocol):
         return str(name[0]) if isinstance(name, tuple) else ""
 
     def close(self) -> None:
-        """End the connection after what was written."""
+        """End the connection after what was written; a client that does not read it has some seconds."""
         self.transport.close()
+        if self.transport.get_write_buffer_size():
+            asyncio.get_running_loop().call_later(_LINGER_SECONDS, self.transport.abort)
 
     def abort(self) -> None:
         """End the connection at once."""

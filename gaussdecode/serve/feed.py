@@ -13,10 +13,13 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
+
+import numpy as np
 
 from gaussdecode.errors import GaussDecodeError
 from gaussdecode.model.entry import CommitEntry
+from gaussdecode.model.lsn import Lsn
 from gaussdecode.serve.block import Block
 from gaussdecode.serve.errors import ServeError
 from gaussdecode.serve.reader import LandingReader, ReadPosition, Wanted
@@ -25,6 +28,7 @@ _POLL_SECONDS: Final = 0.02
 _LIST_SECONDS: Final = 1.0  # between two listings of the log, beside the looks for its next entry
 _CURSORS: Final = 64  # arbitrary: entries that are partly read, each with open files
 _ENTRIES: Final = 256  # arbitrary
+_KEPT_BYTES: Final = 1024  # what is kept besides the rows; about
 _WHOLE: Final = ReadPosition(-1, 0, 0)
 _Result = TypeVar("_Result")
 _Key = tuple[int, int]
@@ -32,9 +36,17 @@ _Key = tuple[int, int]
 
 def block_bytes(block: Block) -> int:
     """Memory of a block."""
-    arrays = (block.row_table, block.row_index, block.change_lsn)
+    arrays: tuple[np.ndarray[Any, Any], ...] = (
+        block.row_table, block.row_index, block.change_lsn,
+    )  # fmt: skip
+    of = block.transactions
+    arrays += (of.xid, of.end_lsn, of.commit_lsn, of.first_lsn, of.csn, of.time_us, of.row_ends)
     size = sum(int(rows.rows.nbytes) for rows in block.tables)
     return size + sum(array.nbytes for array in arrays)
+
+
+def _kept_bytes(block: Block | None) -> int:
+    return _KEPT_BYTES + (0 if block is None else block_bytes(block))
 
 
 class LogEnd:
@@ -108,6 +120,7 @@ class Feed:
         end: end of the log.
         cache_bytes: bound of the blocks that are kept.
         pool: threads that read.
+        keep: `landing.max-slot-keep-size`, for errors; None where it is not known.
     """
 
     def __init__(
@@ -116,7 +129,9 @@ class Feed:
         end: LogEnd,
         cache_bytes: int,
         pool: concurrent.futures.Executor,
+        keep: int | None = None,
     ) -> None:
+        self._keep_size = keep
         self.reader = reader
         self.end = end
         self._limit = cache_bytes
@@ -142,6 +157,22 @@ class Feed:
     async def position(self, lsn: int) -> ReadPosition:
         """The position after all transactions that end up to an LSN."""
         return await self.call(lambda: self.reader.at(lsn))
+
+    async def advanced(self, position: ReadPosition, lsn: int) -> ReadPosition:
+        """The position of a slot after all transactions that end up to an LSN."""
+        return await self.call(lambda: self.reader.advanced(position, lsn))
+
+    def lost(self, slot: str, at: ReadPosition, n: int, first: int) -> ServeError:
+        """A slot that needs entries that retention removed."""
+        size = "" if self._keep_size is None else f", {self._keep_size:,} bytes"
+        return ServeError(
+            "55000",
+            f'replication slot "{slot}" is lost: it is at {Lsn(at.lsn)} and needs entry {n}, and retention removed the '
+            f"entries before {first}",
+            f"Slots hold back at most landing.max-slot-keep-size{size} of files.",
+            "Drop the slot, set gaussdecode.start_lsn = 'earliest' and create it anew; then read the tables anew on the "
+            "client's side. Raise landing.max-slot-keep-size if clients are away for longer.",
+        )
 
     async def oldest(self) -> ReadPosition:
         """The position before everything that retention has left."""
@@ -197,14 +228,14 @@ class Feed:
         return block
 
     def _keep(self, key: _Key, block: Block | None) -> None:
-        size = 0 if block is None else block_bytes(block)
+        size = _kept_bytes(block)
         if size > self._limit:
             return
         self._blocks[key] = block
         self._bytes += size
         while self._bytes > self._limit:
             _, dropped = self._blocks.popitem(last=False)
-            self._bytes -= 0 if dropped is None else block_bytes(dropped)
+            self._bytes -= _kept_bytes(dropped)
 
 
 class Feeds:
@@ -214,9 +245,11 @@ class Feeds:
         root: of the landing.
         cache_bytes: bound of the blocks that each feed keeps.
         threads: that read and write messages.
+        keep: `landing.max-slot-keep-size`, for errors; None where it is not known.
     """
 
-    def __init__(self, root: Path, cache_bytes: int, threads: int) -> None:
+    def __init__(self, root: Path, cache_bytes: int, threads: int, keep: int | None = None) -> None:
+        self._keep_size = keep
         self._root = root
         self._cache_bytes = cache_bytes
         self.pool = concurrent.futures.ThreadPoolExecutor(threads, "serve")
@@ -226,8 +259,8 @@ class Feeds:
         self._feeds: dict[tuple[str, ...] | None, Feed] = {}
 
     def close(self) -> None:
-        """End the threads."""
-        self.pool.shutdown(wait=False, cancel_futures=True)
+        """End the threads; what they write is written."""
+        self.pool.shutdown(wait=True, cancel_futures=True)
 
     def feed(self, tables: tuple[str, ...] | None, wanted: Wanted | None = None) -> Feed:
         """The feed of some tables; None for all."""
@@ -236,6 +269,6 @@ class Feeds:
             reader = self._all
             if wanted is not None:  # a message is of no table: it may be about any
                 reader = LandingReader(self._root, wanted=wanted, include_messages=False)
-            held = Feed(reader, self.end, self._cache_bytes, self.pool)
+            held = Feed(reader, self.end, self._cache_bytes, self.pool, self._keep_size)
             self._feeds[tables] = held
         return held

@@ -5,7 +5,10 @@ in the landing's order, with rows of all tables in their order; and an error in 
 missing, or may be. Reads only files that the log names, at most a few row groups of each table at a time.
 """
 
+import bisect
+import contextlib
 import dataclasses
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
@@ -13,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from gaussdecode.errors import LandingError
 from gaussdecode.model.entry import CommitEntry
@@ -101,9 +105,9 @@ class LandingReader:
         self._wanted = wanted
         self._include_snapshot = include_snapshot
         self._include_messages = include_messages
-        self._looked_until = (
-            0  # for quarantines: those that are over, with their ends, and the others
-        )
+        self._looking = threading.Lock()
+        # For quarantines: those that are over, with their ends, and the others.
+        self._looked_until = 0
         self._quarantines: list[tuple[CommitEntry, int]] = []
         self._open: dict[str, CommitEntry] = {}
         if self.landing.has_several:
@@ -162,6 +166,57 @@ class LandingReader:
         after = self._after(self.landing.entry(n))
         return dataclasses.replace(after, lsn=max(lsn, after.lsn))
 
+    def advanced(self, position: ReadPosition, lsn: int) -> ReadPosition:
+        """The position of a slot after all transactions that end up to an LSN.
+
+        LSNs of different epochs are not comparable. The LSN is of the slot's epoch. Where the slot has confirmed all
+        of that epoch, it is of the next one, and never of a later one.
+
+        Args:
+            position: of the slot.
+            lsn: any LSN; one after the end of the epoch means its end.
+
+        Raises:
+            ServeError: it lies before the slot, or retention removed what comes next.
+        """
+        first, last = self.landing.first_n, self.landing.last_n
+        if position.n < first:
+            self.at(lsn)  # the log may not reach so far back
+        start = max(position.n, first)
+        if start > last:
+            epoch, found = position.epoch, last
+        else:
+            epoch = self._position(self.landing.entry(start)).epoch
+            found = (
+                start
+                - 1
+                + bisect.bisect_left(
+                    range(start, last + 1),
+                    (epoch, lsn + 1),
+                    key=lambda n: self._epoch_lsn(self.landing.entry(n)),
+                )
+            )
+        if found >= start:
+            after = self._after(self.landing.entry(found))
+            is_end = found == last or self._position(self.landing.entry(found + 1)).epoch != epoch
+            return after if is_end else dataclasses.replace(after, lsn=max(lsn, after.lsn))
+        is_same = epoch == position.epoch or position.n == 0
+        if not is_same or lsn < position.lsn:
+            raise ServeError(
+                _OBJECT_NOT_IN_PREREQUISITE_STATE,
+                f"cannot advance replication slot to {Lsn(lsn)}, minimum is {Lsn(position.lsn)}"
+                if is_same
+                else f"cannot advance replication slot to {Lsn(lsn)}: epoch {epoch} begins after it, "
+                f"at {Lsn(self._position(self.landing.entry(start)).lsn)}",
+            )
+        if start > last:
+            return position
+        return ReadPosition(start, epoch, lsn, position.csn)
+
+    def _epoch_lsn(self, entry: CommitEntry) -> tuple[int, int]:
+        position = self._position(entry)
+        return position.epoch, position.lsn
+
     def _holds(self, lsn: int, first: int) -> bool:
         return self._position(self.landing.entry(first)).lsn <= lsn
 
@@ -192,13 +247,23 @@ class LandingReader:
             ServeError: a wanted table is in quarantine there.
         """
         last = self.landing.last_n
-        for entry in self.landing.entries(max(self._looked_until, self.landing.first_n), last):
-            for table in ended_by(entry) & self._open.keys():
-                self._quarantines.append((self._open.pop(table), entry.n))
-            if entry.kind is EntryKind.QUARANTINE:
-                self._open.setdefault(Quarantine.from_extra(entry.extra).table, entry)
-        self._looked_until = last + 1
-        for entry, end in (*self._quarantines, *((of, last + 1) for of in self._open.values())):
+        if position.n > last + 1:
+            raise ServeError(
+                _OBJECT_NOT_IN_PREREQUISITE_STATE,
+                f"the slot is at entry {position.n}, {Lsn(position.lsn)}, and the landing ends with entry {last}",
+                hint="The landing was restored from an older copy. Compare the tables on the client's side with the "
+                "source, then drop the slot and create it anew.",
+            )
+        with self._looking:  # clients begin in several threads
+            first = max(self._looked_until, self.landing.first_n)
+            for entry in self.landing.entries(first, last):
+                for table in ended_by(entry) & self._open.keys():
+                    self._quarantines.append((self._open.pop(table), entry.n))
+                if entry.kind is EntryKind.QUARANTINE:
+                    self._open.setdefault(Quarantine.from_extra(entry.extra).table, entry)
+            self._looked_until = max(self._looked_until, last + 1)
+            held = [*self._quarantines, *((of, last + 1) for of in self._open.values())]
+        for entry, end in held:
             if entry.n < position.n <= end:
                 self.check(entry)
 
@@ -210,18 +275,27 @@ class LandingReader:
         """
         if entry.kind is EntryKind.GAP:
             until = Lsn(entry.extra["until_lsn"])
-            raise self._missing(entry, f"changes are missing up to {until}")
+            since = Lsn(entry.extra.get("from_lsn", self._position(entry).lsn))
+            raise self._missing(entry, f"changes are missing up to {until}", since)
         if entry.kind is EntryKind.QUARANTINE:
             table = Quarantine.from_extra(entry.extra)
             if self._wanted(table.namespace, table.name):
                 raise ServeError(
                     _OBJECT_NOT_IN_PREREQUISITE_STATE,
                     f"rows of {table.title} do not land since {Lsn(table.from_lsn)} (entry {entry.n}): {table.error}",
-                    hint="Take a snapshot of the table with the daemon, or leave the table out of what this client "
-                    "asks for.",
+                    hint=self._after_quarantine(entry, table),
                 )
         if entry.kind is EntryKind.SUSPECT and self._concerns(entry):
-            raise self._missing(entry, "changes may be missing")
+            raise self._missing(entry, "changes may be missing", Lsn(self._position(entry).lsn))
+
+    def _after_quarantine(self, entry: CommitEntry, table: Quarantine) -> str:
+        """What to do about a table in quarantine."""
+        over = "Take a snapshot of the table with the daemon, or leave the table out of what this client asks for."
+        for later in self.landing.entries(entry.n + 1, self.landing.last_n):
+            if table.table in ended_by(later):
+                over = f"A snapshot (entry {later.n}) has the table again: read it anew on the client's side."
+                return f"{over} {self._move_past(later)}"
+        return f"{over} Then try again: the error says where to move the slot."
 
     def _concerns(self, entry: CommitEntry) -> bool:
         if entry.extra.get("is_any_table") or not entry.extra.get("tables"):
@@ -239,13 +313,32 @@ class LandingReader:
             return self._wanted(record["schema"], record["name"])
         return True
 
-    def _missing(self, entry: CommitEntry, what: str) -> ServeError:
-        position = self._position(entry)
+    def _missing(self, entry: CommitEntry, what: str, since: Lsn) -> ServeError:
         return ServeError(
             _OBJECT_NOT_IN_PREREQUISITE_STATE,
-            f"{what} after {Lsn(position.lsn)} (entry {entry.n}): {entry.extra.get('text', entry.kind)}",
-            hint="Read the tables anew on the client's side. Then move the slot past this entry: "
-            f"SELECT pg_replication_slot_advance(SLOT, '{Lsn(position.lsn)}').",
+            f"{what} after {since} (entry {entry.n}): {entry.extra.get('text', entry.kind)}",
+            hint=f"Read the tables anew on the client's side. {self._move_past(entry)}",
+        )
+
+    def _move_past(self, entry: CommitEntry) -> str:
+        """How a client accepts what an entry says."""
+        position = self._position(entry)
+        targets = [Lsn(position.lsn)]
+        if entry.n > self.landing.first_n:
+            before = self._position(self.landing.entry(entry.n - 1))
+            if before.epoch != position.epoch:  # a slot passes one epoch at a time
+                targets.insert(0, Lsn(before.lsn))
+        calls = " and then ".join(f"pg_replication_slot_advance(SLOT, '{lsn}')" for lsn in targets)
+        return f"Then move the slot past entry {entry.n}: SELECT {calls}."
+
+    def new_epoch(self, entry: CommitEntry, position: ReadPosition) -> ServeError:
+        """An entry from which on LSNs repeat, for a client at a position before it."""
+        return ServeError(
+            _OBJECT_NOT_IN_PREREQUISITE_STATE,
+            f"entry {entry.n} begins epoch {self._position(entry).epoch} at {Lsn(self._position(entry).lsn)}: "
+            "LSNs of the source repeat from here on",
+            f"The client is at {Lsn(position.lsn)} of epoch {position.epoch}.",
+            f"Compare the tables on the client's side with the source. {self._move_past(entry)}",
         )
 
     # --- rows ------------------------------------------------------------------------------
@@ -275,11 +368,16 @@ class LandingReader:
                 yield from self._data(entry, after if after.n == entry.n else None)
             elif entry.kind is EntryKind.SNAPSHOT and self._include_snapshot:
                 yield from self._snapshot(entry)
-        except (OSError, pa.ArrowException, LandingError) as error:
+        except (
+            OSError, pa.ArrowException, LandingError, KeyError, ValueError, IndexError, TypeError,
+        ) as error:  # fmt: skip
+            known = isinstance(error, OSError | pa.ArrowException | LandingError)
+            what = str(error) if known else "a file of it is damaged"
             raise ServeError(
                 _DATA_CORRUPTED,
-                f"entry {entry.n} cannot be read: {error}",
-                hint="gaussdecode verify names damaged files.",
+                f"entry {entry.n} ({Lsn(self._position(entry).lsn)}) cannot be read: {what}",
+                hint="gaussdecode verify names damaged files. Restore them from a copy; or read the tables anew on the "
+                f"client's side. {self._move_past(entry)}",
             ) from error
 
     def _data(self, entry: CommitEntry, after: ReadPosition | None) -> Iterator[Block]:
@@ -363,7 +461,7 @@ class LandingReader:
         parts = []
         for file in entry.files:
             if file.table == TRANSACTIONS:
-                with parquet_file(self.landing.root / file.path) as opened:
+                with self._opened(file) as opened:
                     parts.append(opened.read())
         outside = self._outside(entry)
         if not parts:
@@ -422,8 +520,18 @@ class LandingReader:
     def _batches(self, file: LandingFile) -> Iterator[pa.RecordBatch]:
         """Rows of a file, some MiB of it at a time."""
         rows = max(1, min(file.rows, file.rows * _CHUNK_BYTES // max(1, file.bytes)))
-        with parquet_file(self.landing.root / file.path) as opened:
+        with self._opened(file) as opened:
             yield from opened.iter_batches(rows, use_threads=False)
+
+    @contextlib.contextmanager
+    def _opened(self, file: LandingFile) -> Iterator[pq.ParquetFile]:
+        """Open a file that an entry names, and see that it has as many rows as the entry says."""
+        with parquet_file(self.landing.root / file.path) as opened:
+            if opened.metadata.num_rows != file.rows:
+                raise LandingError(
+                    f"{file.path} has {opened.metadata.num_rows} rows, and the entry names {file.rows}"
+                )
+            yield opened
 
 
 @dataclasses.dataclass(slots=True)

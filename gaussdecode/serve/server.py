@@ -76,6 +76,7 @@ class Server:
         settings: section `serve`.
         plugins: output plug-ins by name.
         tls: gives what a connection that begins now is to use; None without TLS.
+        keep: `landing.max-slot-keep-size`, for errors; None where it is not known.
 
     Attributes:
         sessions: by number.
@@ -91,6 +92,7 @@ class Server:
         settings: ServeConfig,
         plugins: Mapping[str, Plugin],
         tls: Callable[[], ssl.SSLContext] | None = None,
+        keep: int | None = None,
     ) -> None:
         self.settings = settings
         self._plugins = plugins
@@ -99,7 +101,7 @@ class Server:
         self._check_listen()
         self.users = Users(settings.users_file) if settings.users_file is not None else None
         self._networks = [ipaddress.ip_network(each) for each in settings.allow]
-        self.feeds = Feeds(root, settings.cache_bytes, _THREADS)
+        self.feeds = Feeds(root, settings.cache_bytes, _THREADS, keep)
         if self.feeds.landing.is_by_csn:
             raise ConfigError(
                 f"{root}: its order is that of CSNs, in which LSNs go up and down; only landings in the order of LSNs "
@@ -108,6 +110,11 @@ class Server:
         self._layout = json.loads((root / "layout.json").read_bytes())
         self.database = self.facts().database
         self.slots = Slots(root, self.feeds.landing.landing_id, settings.slots)
+        for name, what in self.slots.damaged.items():
+            _log.error(
+                Event.ERROR,
+                reason=f'replication slot "{name}": {what}; restore the file and restart, or drop the slot',
+            )
         self.sessions: dict[int, Session] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._next = 0
@@ -185,7 +192,7 @@ class Server:
                 connection, ServeError("28000", "no entry of serve.allow has this address")
             )
             return
-        if len(self.sessions) >= self.settings.connections:
+        if len(self._tasks) >= self.settings.connections:
             self._refuse(
                 connection,
                 ServeError(
@@ -258,7 +265,15 @@ class Server:
     async def save(self) -> None:
         """Write the slots that changed."""
         async with self._saving:
-            await asyncio.get_running_loop().run_in_executor(self.feeds.pool, self.slots.save)
+            changed = self.slots.changed()
+            if changed:
+                loop = asyncio.get_running_loop()
+                try:
+                    await loop.run_in_executor(self.feeds.pool, self.slots.write, changed)
+                except asyncio.CancelledError:
+                    for slot, _ in changed:  # it may not have begun
+                        slot.is_dirty = True
+                    raise
 
     async def _save_always(self) -> None:
         while True:

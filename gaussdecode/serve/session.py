@@ -6,6 +6,7 @@ and neither has a traceback.
 """
 
 import asyncio
+import contextlib
 import dataclasses
 import re
 import secrets
@@ -85,7 +86,7 @@ class _Prepared:
 
     statement: sql.Statement | None
     types: tuple[int, ...]
-    parameters: int
+    size: int  # of its text
 
 
 @dataclasses.dataclass(slots=True)
@@ -113,6 +114,11 @@ class _Portal:
         if self.answer is not None:
             await self.answer.rows.aclose()
         self.answer = None
+
+    @property
+    def size(self) -> int:
+        """Of its parameters."""
+        return sum(len(text) for text in self.parameters if text is not None)
 
 
 class Session:
@@ -198,14 +204,17 @@ class Session:
         return ServeError("XX000", "internal error", hint="The log of the server has more.")
 
     async def _leave(self) -> None:
-        await self._close_portals()
-        for slot in self.server.slots:
-            if slot.process == self.process:
-                await self.release(slot)
-        for slot in list(self.server.slots):
-            if slot.is_temporary and slot.owner_process == self.process:
-                self.server.slots.drop(slot.name)
-        self.connection.close()
+        try:
+            await self._close_portals()
+            for slot in list(self.server.slots):
+                if slot.process == self.process:
+                    await self.release(slot)
+                if slot.is_temporary and slot.owner_process == self.process:
+                    self.server.slots.drop(slot.name)
+        except GaussDecodeError as error:
+            _log.error(Event.ERROR, client=self.connection.peer, reason=str(error))
+        finally:
+            self.connection.close()
 
     # ---- log-in ----------------------------------------------------------------------------
 
@@ -234,8 +243,12 @@ class Session:
         return True
 
     async def _startup(self) -> Startup | None:
+        asked: set[int] = set()
         while True:
             startup = await self.connection.read_startup()
+            if startup.code in asked:
+                raise protocol_error("the same request for encryption twice")
+            asked.add(startup.code)
             if startup.code == messages.SSL_REQUEST:
                 context = self.server.tls()
                 if context is None or self.connection.is_encrypted:
@@ -337,8 +350,12 @@ class Session:
         for name, value in given.items():
             if name not in _STARTUP_KEYS and not name.startswith("_pq_."):
                 self._set_at_start(name, value)
-        for option in re.findall(r"(?:-c\s*|--)([\w.-]+)=((?:\\.|\S)*)", given.get("options", "")):
-            self._set_at_start(option[0].replace("-", "_"), option[1])
+        # Each option is matched by itself: over all of them the search would take quadratic time.
+        words = re.sub(r"(?<!\S)-c\s+", "-c", given.get("options", ""))
+        for word in re.findall(r"(?:\\.|\S)+", words):
+            option = re.match(r"(?:-c|--)([\w.-]+)=(.*)", word, re.DOTALL)
+            if option is not None:
+                self._set_at_start(option[1].replace("-", "_"), option[2])
 
     def _set_at_start(self, name: str, value: str) -> None:
         try:
@@ -433,10 +450,11 @@ class Session:
         await self._enter(statement)
         answer = await statements.run(self, statement, parameters, formats)
         counted = 0
-        async for piece, rows in answer.rows:
-            counted += rows
-            self.connection.write(piece)
-            await self.connection.drain()
+        async with contextlib.aclosing(answer.rows) as pieces:  # a slot is given back at once
+            async for piece, rows in pieces:
+                counted += rows
+                self.connection.write(piece)
+                await self.connection.drain()
         self.connection.write(messages.complete(answer.tag.format(counted)))
 
     async def _enter(self, statement: sql.Statement) -> None:
@@ -480,13 +498,13 @@ class Session:
             raise ServeError("53400", f"more than {_MOST_PREPARED} prepared statements")
         statement = sql.parse_sql(parts[0]) if parts else None
         wanted = max(
-            (int(token.text[1:5]) for part in parts for token in part if token.kind == "param"),
+            (sql.parameter_number(t) for part in parts for t in part if t.kind == "param"),
             default=0,
         )
-        if wanted > messages.MAX_COUNT:
-            raise ServeError("42P02", f"there is no parameter ${wanted}")
         types = tuple(types) + (0,) * (wanted - len(types))
-        self._prepared[name] = _Prepared(statement, types, wanted)
+        self._prepared.pop(name, None)
+        self._check_held(len(text))
+        self._prepared[name] = _Prepared(statement, types, len(text))
         self.connection.write(messages.message(b"1"))
 
     async def _bind(self, body: Body) -> None:
@@ -517,8 +535,22 @@ class Session:
             await self._portals[portal].close()
         if len(self._portals) >= _MOST_PREPARED:
             raise ServeError("53400", f"more than {_MOST_PREPARED} portals")
-        self._portals[portal] = _Portal(prepared, parameters, formats)
+        bound = _Portal(prepared, parameters, formats)
+        self._portals.pop(portal, None)
+        self._check_held(bound.size)
+        self._portals[portal] = bound
         self.connection.write(messages.message(b"2"))
+
+    def _check_held(self, size: int) -> None:
+        """Bound what a client makes the server keep: all together as long as the longest message."""
+        held = sum(prepared.size for prepared in self._prepared.values())
+        held += sum(portal.size for portal in self._portals.values())
+        if held + size > self.server.settings.message_bytes:
+            raise ServeError(
+                "53200",
+                "prepared statements and portals of this session are too large together",
+                hint="Close some, or raise serve.message-bytes.",
+            )
 
     async def _describe(self, body: Body) -> None:
         kind, name = body.take(1), body.text()
@@ -752,7 +784,8 @@ class Session:
 
     def drop_slot(self, name: str) -> None:
         """Drop a slot."""
-        self._own(name)
+        if name not in self.server.slots.damaged or self._account is not None:
+            self._own(name)  # of a damaged one nobody knows the owner
         self.server.slots.drop(name)
         _log.info(Event.CLIENT_SLOT, slot_name=name, user=self.user, act="drop")
 
@@ -762,12 +795,7 @@ class Session:
             raise ServeError("22023", "invalid target WAL LSN")
         slot = self.acquire(name)
         try:
-            at = await self.feed().position(lsn)
-            if (at.epoch, at.lsn) < (slot.epoch, slot.lsn):
-                raise ServeError(
-                    "55000",
-                    f"cannot advance replication slot to {Lsn(at.lsn)}, minimum is {Lsn(slot.lsn)}",
-                )
+            at = await self.feed().advanced(statements.start_of(slot), lsn)
             slot.confirm(at.n, at.epoch, at.lsn, at.csn)
         finally:
             await self.release(slot)
@@ -783,7 +811,7 @@ class Session:
         try:
             await asyncio.shield(self.server.save())
         finally:
-            self.server.slots.release(slot)
+            self.server.slots.release(slot, self.process)
 
     # ---- settings --------------------------------------------------------------------------
 

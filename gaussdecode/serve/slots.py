@@ -12,6 +12,7 @@ import dataclasses
 import fcntl
 import os
 import re
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +20,13 @@ from typing import Any, Final
 
 from gaussdecode.errors import ConfigError, DiskError
 from gaussdecode.land.names import LOCK, SERVE
-from gaussdecode.model.seal import canonical_json, check_version, read_sealed, sealed
+from gaussdecode.model.seal import (
+    NewerFormatError,
+    canonical_json,
+    check_version,
+    read_sealed,
+    sealed,
+)
 from gaussdecode.serve.errors import ServeError
 
 SAVE_SECONDS: Final = 1.0
@@ -74,8 +81,9 @@ class Slot:
         """Move on; a position before the confirmed one changes nothing."""
         if (epoch, lsn) < (self.epoch, self.lsn):
             return
-        self.is_dirty |= (n, epoch, lsn) != (self.n, self.epoch, self.lsn)
+        is_moved = (n, epoch, lsn) != (self.n, self.epoch, self.lsn)
         self.n, self.epoch, self.lsn = max(n, self.n), epoch, lsn
+        self.is_dirty |= is_moved
         self.csn = max(csn, self.csn)
         self.used = time.time()
 
@@ -88,15 +96,20 @@ class Slot:
 
 
 class Slots:
-    """All slots of a landing; for one thread, but `save` may run in another.
+    """All slots of a landing; for one thread, but `write` may run in another.
+
+    A slot whose file is damaged keeps its name until it is dropped; the others go on.
 
     Args:
         root: of the landing.
         landing_id: of the landing; slots of another one are refused.
         most: most slots.
 
+    Attributes:
+        damaged: what is wrong with the file of a slot, by its name.
+
     Raises:
-        ConfigError: another server has them, or one of them is of another landing or damaged.
+        ConfigError: another server has them.
     """
 
     def __init__(self, root: Path, landing_id: str, most: int) -> None:
@@ -104,6 +117,8 @@ class Slots:
         self._most = most
         self._place = root / SERVE / _SLOTS
         self._slots: dict[str, Slot] = {}
+        self.damaged: dict[str, str] = {}
+        self._writing = threading.Lock()
         try:
             self._place.mkdir(mode=0o750, parents=True, exist_ok=True)
             self._lock = os.open(root / SERVE / LOCK, _FLAGS, _MODE)
@@ -118,8 +133,10 @@ class Slots:
             raise ConfigError(f"{root}: another gaussdecode serve has this landing") from None
         for path in sorted(self._place.iterdir()):
             if path.suffix == ".json" and not path.name.startswith("."):
-                slot = self._read(path)
-                self._slots[slot.name] = slot
+                try:
+                    self._slots[path.stem] = self._read(path)
+                except (ConfigError, OSError) as error:
+                    self.damaged[path.stem] = str(error)
 
     def _read(self, path: Path) -> Slot:
         try:
@@ -127,20 +144,20 @@ class Slots:
             check_version(record, _VERSION)
             del record["version"]
             slot = Slot(**{name: value for name, value in record.items() if name != "hash"})
-        except (OSError, TypeError, ValueError, KeyError) as error:
-            raise ConfigError(
-                f"{path}: damaged ({error}); restore it from a copy, or remove it: its client then begins anew"
-            ) from None
+        except (OSError, TypeError, ValueError, KeyError, RecursionError) as error:
+            known = isinstance(error, NewerFormatError | OSError)
+            what = str(error) if known else "it is not what was written"
+            raise ConfigError(f"{path}: damaged: {what}") from None
         if slot.landing_id != self._landing_id or slot.name != path.stem:
-            raise ConfigError(
-                f"{path}: a slot of another landing; remove it: its client then begins anew"
-            )
+            raise ConfigError(f"{path}: a slot of another landing, or of another name")
         return slot
 
     def close(self) -> None:
         """Write what changed, and let others have the landing."""
-        self.save()
-        os.close(self._lock)
+        try:
+            self.save()
+        finally:
+            os.close(self._lock)
 
     def __iter__(self) -> Iterator[Slot]:
         return iter(sorted(self._slots.values(), key=lambda slot: slot.name))
@@ -152,9 +169,15 @@ class Slots:
         """A slot by its name.
 
         Raises:
-            ServeError: there is none.
+            ServeError: there is none, or its file is damaged.
         """
         slot = self._slots.get(name)
+        if slot is None and name in self.damaged:
+            raise ServeError(
+                "XX001",
+                f'replication slot "{name}" cannot be used: {self.damaged[name]}',
+                hint="Restore the file from a copy and restart gaussdecode serve; or drop the slot and create it anew.",
+            )
         if slot is None:
             raise ServeError("42704", f'replication slot "{name}" does not exist')
         return slot
@@ -171,7 +194,7 @@ class Slots:
                 f'replication slot name "{slot.name[:64]}" is not valid',
                 hint="Names have 1 to 63 lower case letters, digits and underscores.",
             )
-        if slot.name in self._slots:
+        if slot.name in self._slots or slot.name in self.damaged:
             raise ServeError("42710", f'replication slot "{slot.name}" already exists')
         if len(self._slots) >= self._most:
             raise ServeError(
@@ -183,19 +206,33 @@ class Slots:
         self._slots[slot.name] = slot
         if not slot.is_temporary:
             try:
-                self._write(slot)
+                with self._writing:
+                    self._write(slot.name, sealed(canonical_json(slot.record())))
             except DiskError:
                 del self._slots[slot.name]
                 raise
 
     def drop(self, name: str) -> None:
-        """Remove a slot that nobody uses."""
-        slot = self.get(name)
-        self._refuse_active(slot)
-        if not slot.is_temporary:
-            (self._place / f"{name}.json").unlink(missing_ok=True)
-            self._sync()
-        del self._slots[name]
+        """Remove a slot that nobody uses, or one whose file is damaged.
+
+        Raises:
+            ServeError: there is none, or a session has it.
+            DiskError: the file system failed.
+        """
+        slot = None
+        if name not in self.damaged:
+            slot = self.get(name)
+            self._refuse_active(slot)
+        with self._writing:  # no write of it may follow
+            if slot is None or not slot.is_temporary:
+                path = self._place / f"{name}.json"
+                try:
+                    path.unlink(missing_ok=True)
+                except OSError as error:
+                    raise DiskError(f"{path}: {error.strerror}") from error
+                self._sync()
+            self._slots.pop(name, None)
+            self.damaged.pop(name, None)
 
     def acquire(self, name: str, user: str, process: int) -> Slot:
         """Take a slot for one session.
@@ -215,9 +252,10 @@ class Slots:
                 "55006", f'replication slot "{slot.name}" is active for PID {slot.process}'
             )
 
-    def release(self, slot: Slot) -> None:
-        """Let others have a slot; `save` comes first, so that what it confirmed is on disk."""
-        slot.user = slot.process = None
+    def release(self, slot: Slot, process: int) -> None:
+        """Let others have a slot that a session has; `save` comes first, so that what it confirmed is on disk."""
+        if slot.process == process:
+            slot.user = slot.process = None
 
     def save(self) -> None:
         """Write the slots that changed.
@@ -225,19 +263,38 @@ class Slots:
         Raises:
             DiskError: the file system failed; they are written at the next call.
         """
-        for slot in list(self._slots.values()):
+        self.write(self.changed())
+
+    def changed(self) -> list[tuple[Slot, bytes]]:
+        """Slots that changed since they were written, each with the content of its file."""
+        found = []
+        for slot in self._slots.values():
             if slot.is_dirty and not slot.is_temporary:
                 slot.is_dirty = False
-                try:
-                    self._write(slot)
-                except DiskError:
-                    slot.is_dirty = True
-                    raise
+                found.append((slot, sealed(canonical_json(slot.record()))))
+        return found
 
-    def _write(self, slot: Slot) -> None:
-        path = self._place / f"{slot.name}.json"
-        hidden = self._place / f".{slot.name}.json"
-        data = sealed(canonical_json(slot.record()))
+    def write(self, changed: list[tuple[Slot, bytes]]) -> None:
+        """Write what `changed` gave; may run in another thread.
+
+        Raises:
+            DiskError: the file system failed; these slots are written at the next call.
+        """
+        failed: DiskError | None = None
+        for slot, data in changed:
+            try:
+                with self._writing:
+                    if self._slots.get(slot.name) is slot:  # else it was dropped
+                        self._write(slot.name, data)
+            except DiskError as error:
+                slot.is_dirty = True
+                failed = error
+        if failed is not None:
+            raise failed
+
+    def _write(self, name: str, data: bytes) -> None:
+        path = self._place / f"{name}.json"
+        hidden = self._place / f".{name}.json"
         try:
             handle = os.open(hidden, _FLAGS, _MODE)
             try:

@@ -11,6 +11,7 @@ from typing import Final
 
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.serve.errors import ServeError
+from gaussdecode.serve.messages import MAX_COUNT
 
 SERVED: Final = (
     "Served are the commands of replication (IDENTIFY_SYSTEM, CREATE_REPLICATION_SLOT, START_REPLICATION and others), "
@@ -30,7 +31,8 @@ _TOKEN: Final = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
-_MOST_TOKENS: Final = 10_000  # arbitrary
+_MOST_TOKENS: Final = 10_000  # arbitrary; with spaces and comments
+_MOST_TEXT: Final = 1 << 20  # characters of a statement; arbitrary
 
 
 def not_served(what: str) -> ServeError:
@@ -55,13 +57,19 @@ def tokens_of(text: str) -> list[Token]:
     """Cut a text into tokens.
 
     Raises:
-        ServeError: it has a character, or a quote, that no statement has.
+        ServeError: it has a character, or a quote, that no statement has, or is too long.
     """
     found: list[Token] = []
-    at = 0
+    at = count = 0
+    if len(text) > _MOST_TEXT:
+        raise ServeError("54000", f"a statement is longer than {_MOST_TEXT} characters")
     while at < len(text):
+        count += 1
+        if count > _MOST_TOKENS:
+            raise ServeError("54000", f"statements have more than {_MOST_TOKENS} words and signs")
         match = _TOKEN.match(text, at)
-        if match is None or len(found) > _MOST_TOKENS:
+        # A comment without its end: each "/*" would be looked for to the end of the text.
+        if match is None or (match[0] == "/" and text.startswith("/*", at)):
             raise ServeError("42601", f"syntax error at character {at + 1}", SERVED)
         at = match.end()
         kind, value = str(match.lastgroup), match[0]
@@ -79,6 +87,18 @@ def tokens_of(text: str) -> list[Token]:
         elif kind != "space":
             found.append(Token(kind, value))
     return found
+
+
+def parameter_number(token: Token) -> int:
+    """Number of a parameter such as ``$1``.
+
+    Raises:
+        ServeError: no statement can have it.
+    """
+    digits = token.text[1:].lstrip("0")
+    if not 1 <= len(digits) <= 4 or int(digits) > MAX_COUNT:
+        raise ServeError("42P02", f"there is no parameter {token.text[:16]}")
+    return int(digits)
 
 
 def statements_of(text: str) -> list[list[Token]]:
@@ -574,7 +594,7 @@ def _value(reader: Reader) -> Value:
     sign = "-" if reader.has("-") else ""
     token = reader.take()
     if token.kind == "param":
-        found = Value(None, int(token.text[1:5]))
+        found = Value(None, parameter_number(token))
     elif token.kind == "number":
         found = Value(sign + token.text, type="number")
     elif token.kind == "string":

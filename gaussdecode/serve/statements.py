@@ -23,8 +23,8 @@ from gaussdecode.serve.slots import Slot
 from gaussdecode.serve.sql import Call, Item, Select, Set, Show, Statement, Value, not_served
 from gaussdecode.serve.walk import Walk
 
-BOOL, BYTEA, INT8, INT4, TEXT, OID, XID, LSN, VOID, RECORD, JSON = (
-    16, 17, 20, 23, 25, 26, 28, 3220, 2278, 2249, 114,
+BOOL, BYTEA, INT8, INT4, TEXT, OID, XID, LSN, VOID, RECORD, NUMERIC = (
+    16, 17, 20, 23, 25, 26, 28, 3220, 2278, 2249, 1700,
 )  # fmt: skip
 _CHUNK: Final = 256 << 10
 _BINARY: Final[Mapping[int, str]] = {
@@ -39,6 +39,8 @@ _AREA: Final = "pg_logical_get_area_changes"
 _DATA_LIMIT: Final = "data-limit"
 _MOST_DATA_GB: Final = 100
 _GB: Final = 1 << 30
+# Possessive: a text that does not match takes no more time than one that does.
+_ELEMENT: Final = re.compile(r'\s*+(?:"((?:[^"\\]|\\.)*+)"\s*+|([^,"{}\\]++))', re.DOTALL)
 _CHANGES: Final = re.compile(r"pg_logical_slot_(peek|get)_(binary_)?changes")
 _TYPES: Final = {
     "text": TEXT,
@@ -98,7 +100,7 @@ class Answer:
         tag: of CommandComplete; ``{}`` stands for the number of rows.
     """
 
-    rows: AsyncGenerator[tuple[bytes | bytearray, int]]
+    rows: AsyncGenerator[tuple[bytes | bytearray, int], None]
     tag: str
 
 
@@ -113,7 +115,12 @@ def encode(value: Scalar, column: Column, form: int) -> bytes | None:
     if value is None:
         return None
     if form == 1 and column.oid in _BINARY:
-        return struct.pack(_BINARY[column.oid], value)
+        try:
+            return struct.pack(_BINARY[column.oid], value)
+        except struct.error:
+            raise ServeError("22003", f"a value of {column.name[:64]} is out of range") from None
+    if form == 1 and column.oid == NUMERIC:
+        raise not_served("the binary form of a numeric")
     if isinstance(value, bool):
         return b"t" if value else b"f"
     if isinstance(value, bytes):
@@ -125,7 +132,7 @@ def encode(value: Scalar, column: Column, form: int) -> bytes | None:
 
 async def _of_rows(
     rows: Sequence[Sequence[Scalar]], columns: Sequence[Column], formats: Sequence[int]
-) -> AsyncGenerator[tuple[bytes | bytearray, int]]:
+) -> AsyncGenerator[tuple[bytes | bytearray, int], None]:
     for row in rows:
         cells = [
             encode(value, column, form_of(formats, index))
@@ -180,6 +187,12 @@ def _count(text: str | None) -> int | None:
     return value
 
 
+def _limit(text: str) -> int:
+    if not _fits_in(text, INT8) or text.startswith("-"):
+        raise ServeError("2201W", "LIMIT must be a whole number, not below 0")
+    return int(text)
+
+
 def _needed(text: str | None, what: str) -> str:
     if text is None:
         raise ServeError("22004", f"{what} must not be null")
@@ -190,17 +203,34 @@ def _array(text: str | None) -> list[str | None]:
     """Read the text of a ``text[]`` with one dimension."""
     if text is None:
         return []
-    body = text.strip()
-    if not (body.startswith("{") and body.endswith("}")):
-        raise ServeError("22P02", "malformed array literal of options")
     found: list[str | None] = []
-    for match in re.finditer(r'\s*(?:"((?:[^"\\]|\\.)*)"|([^,"{}]*))\s*(?:,|$)', body[1:-1]):
+    body = text.strip()
+    if not (body.startswith("{") and body.endswith("}") and len(body) > 1):
+        raise _malformed()
+    at, end = 1, len(body) - 1
+    if not body[at:end].strip():
+        return []
+    while True:
+        match = _ELEMENT.match(body, at, end)
+        if match is None:
+            raise _malformed()
         quoted, plain = match[1], (match[2] or "").strip()
+        if quoted is None and not plain:
+            raise _malformed()
         if quoted is not None:
-            found.append(re.sub(r"\\(.)", r"\1", quoted))
-        elif plain or match.end() < len(body) - 2:
+            found.append(re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL))
+        else:
             found.append(None if plain.lower() == "null" else plain)
-    return found
+        at = match.end()
+        if at == end:
+            return found
+        if body[at] != ",":
+            raise _malformed()
+        at += 1
+
+
+def _malformed() -> ServeError:
+    return ServeError("22P02", "malformed array literal of options")
 
 
 # ---- functions -----------------------------------------------------------------------------
@@ -374,6 +404,8 @@ def _item_column(item: Item) -> Column:
         raise ServeError("42703", f'column "{expression[:64]}" does not exist')
     if isinstance(expression, Value):
         oid = _TYPES.get(expression.type, TEXT)
+        if expression.type == "number" and expression.text is not None:
+            oid = next((oid for oid in (INT4, INT8) if _fits_in(expression.text, oid)), NUMERIC)
         return Column(item.alias or "?column?", oid)
     if _is_changes(expression.name):
         raise not_served(f"{expression.name} in place of a column; write it after FROM")
@@ -497,9 +529,19 @@ def _typed(text: str | None, oid: int) -> Scalar:
         return text == "true"
     if oid == LSN:
         return _lsn(text)
-    if oid in {INT4, INT8} and re.fullmatch(r"-?[0-9]{1,18}", text):
+    if oid in {INT4, INT8}:
+        if not _fits_in(text, oid):
+            raise ServeError("22P02", "invalid input syntax for type integer, or out of its range")
         return int(text)
     return text
+
+
+def _fits_in(text: str, oid: int) -> bool:
+    """Whether a text is a number of a type."""
+    if re.fullmatch(r"-?[0-9]{1,19}", text) is None:
+        return False
+    most = 1 << (31 if oid == INT4 else 63)
+    return -most <= int(text) < most
 
 
 async def _table(
@@ -523,12 +565,16 @@ async def _table(
             row for row in rows if _fits(row[condition.column], column, condition.operator, wanted)
         ]
     for name, is_falling in reversed(statement.order):
-        key = names[int(name) - 1] if name.isdigit() and 0 < int(name) <= len(names) else name
+        key = name
+        if _fits_in(name, INT4) and 0 < int(name) <= len(names):
+            key = names[int(name) - 1]
         if key not in names:
             raise ServeError("42703", f'column "{name[:64]}" does not exist')
         rows.sort(key=lambda row: (row[key] is None, str(row[key])), reverse=is_falling)
     if statement.limit is not None:
-        rows = rows[: int(bind(statement.limit, parameters) or len(rows))]
+        limit = bind(statement.limit, parameters)
+        if limit is not None:
+            rows = rows[: _limit(limit)]
     projection = _projection(statement)
     if projection[0][0] < 0:
         return [[len(rows)]]
@@ -544,7 +590,7 @@ def _fits(value: Scalar, column: Column, operator: str, wanted: str | None) -> b
         return False
     if column.oid == BOOL:
         wanted = "t" if wanted.lower() in {"t", "true", "1", "on"} else "f"
-    is_equal = encode(value, column, 0) == wanted.encode()
+    is_equal = encode(value, column, 0) == wanted.encode("utf-8", "backslashreplace")
     return is_equal if operator == "=" else not is_equal
 
 
@@ -558,7 +604,7 @@ async def _changes(
     parameters: Sequence[str | None],
     formats: Sequence[int],
     fetch: Fetch,
-) -> AsyncGenerator[tuple[bytes | bytearray, int]]:
+) -> AsyncGenerator[tuple[bytes | bytearray, int], None]:
     """Rows of pg_logical_slot_peek_changes and its relatives; get confirms after the last one."""
     if statement.conditions or statement.order:
         raise not_served(f"WHERE or ORDER BY with {call.name}")
@@ -586,6 +632,7 @@ async def _changes(
         batch = _Batch(
             context.feed(),
             start_of(slot),
+            slot.name,
             _output(context, slot.plugin, options, None if match[2] else call.name),
             _lsn(values[1]),
             _count(values[2]),
@@ -653,6 +700,7 @@ async def _area(
     return _Batch(
         feed,
         await feed.position(first),
+        None,
         _output(context, _needed(plugin, "the plug-in"), options, _AREA),
         last,
         None if number == "0" else _count(number),
@@ -665,7 +713,7 @@ async def _pieces(
     projection: Sequence[tuple[int, Column]],
     formats: Sequence[int],
     fetch: Fetch,
-) -> AsyncGenerator[tuple[bytes | bytearray, int]]:
+) -> AsyncGenerator[tuple[bytes | bytearray, int], None]:
     """Rows of the answer in pieces, or their number."""
     is_count = projection[0][0] < 0
     codes = bytes(
@@ -697,11 +745,12 @@ def _code(index: int, column: Column, form: int) -> int:
 
 
 class _Batch:
-    """Transactions of a slot up to an LSN or a number of changes, whole transactions only.
+    """Transactions up to an LSN or a number of changes, whole transactions only.
 
     Args:
         feed: of the tables that are shown.
         start: where to begin.
+        slot: its name; None where there is none.
         output: writes the messages.
         upto_lsn: no transaction that ends after it; None for no limit.
         upto_n: stop after the transaction that reaches this number of messages; None for no limit.
@@ -716,6 +765,7 @@ class _Batch:
         self,
         feed: Feed,
         start: ReadPosition,
+        slot: str | None,
         output: Output,
         upto_lsn: int | None,
         upto_n: int | None,
@@ -726,13 +776,13 @@ class _Batch:
         self._upto_lsn = upto_lsn
         self._upto_n = upto_n
         self._most_bytes = most_bytes
-        self._walk = Walk(feed, start)
+        self._walk = Walk(feed, start, slot)
         self.reached = (start.n, start.epoch, start.lsn, start.csn)
         self.is_cut = False
 
     async def rows(
         self, codes: bytes, fetch: Fetch
-    ) -> AsyncGenerator[tuple[bytes | bytearray, int]]:
+    ) -> AsyncGenerator[tuple[bytes | bytearray, int], None]:
         """Encoded rows, in pieces."""
         await self._walk.check_start()
         last = self._feed.end.look()
@@ -742,6 +792,8 @@ class _Batch:
                 at = found.reached
                 if self._upto_lsn is None or at.lsn <= self._upto_lsn:
                     self.reached = (at.n, at.epoch, at.lsn, at.csn)
+                if self._upto_lsn is not None and at.lsn >= self._upto_lsn:
+                    return  # an error may wait in the next entry
             if found.block is None:
                 continue
             block = found.block

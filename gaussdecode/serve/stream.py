@@ -77,7 +77,7 @@ class Stream:
         self._feed = feed
         self._slot = slot
         self._output = output
-        self._walk = Walk(feed, start)
+        self._walk = Walk(feed, start, slot.name)
         self._is_opengauss = is_opengauss
         self._timeout = timeout
         self._written = asyncio.get_running_loop().time()
@@ -121,6 +121,7 @@ class Stream:
             was_at_end, self.is_at_end = self.is_at_end, found is None
             if found is None:
                 if not was_at_end and self._slot.lsn < self.reached:
+                    await self._connection.drain()
                     self._keepalive(wants_reply=False)  # it may confirm what had no message
                 await self._feed.end.wait(self._walk.n, _IDLE_SECONDS)
             elif found.block is not None:
@@ -213,7 +214,7 @@ class Stream:
             return
         if status.flushed:
             self._confirm(status.flushed)
-        if status.wants_reply:
+        if status.wants_reply and not self._connection.is_clogged:
             self._keepalive(wants_reply=False)
 
     def _confirm(self, lsn: int) -> None:

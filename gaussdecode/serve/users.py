@@ -308,7 +308,8 @@ class ScramExchange:
         try:
             put(message.decode())
             return str(get()).encode()
-        except (scramp.ScramException, UnicodeDecodeError, ValueError):
+        except (scramp.ScramException, ValueError, LookupError, TypeError, AttributeError):
+            # The library reads a damaged message without looking: it ends in any of these.
             raise ValueError("the exchange failed") from None
 
 

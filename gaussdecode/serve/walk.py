@@ -1,16 +1,19 @@
 """Walk a landing for one client: blocks and positions in order, from a confirmed position on."""
 
 import dataclasses
+from collections.abc import Awaitable
+from typing import TypeVar
 
 import numpy as np
 
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind
-from gaussdecode.model.lsn import Lsn
 from gaussdecode.serve.block import Block
 from gaussdecode.serve.errors import ServeError
 from gaussdecode.serve.feed import Feed
 from gaussdecode.serve.reader import ReadPosition
+
+_Result = TypeVar("_Result")
 
 
 def after(block: Block, lsn: int) -> Block:
@@ -58,15 +61,17 @@ class Walk:
     Args:
         feed: of the tables that the client gets.
         start: the entry to begin with; transactions that end up to its LSN are left out.
+        slot: name of the slot, for errors; None where the client has none.
 
     Attributes:
         n: number of the entry that is read next, or read now.
         epoch: of the LSNs.
     """
 
-    def __init__(self, feed: Feed, start: ReadPosition) -> None:
+    def __init__(self, feed: Feed, start: ReadPosition, slot: str | None) -> None:
         self._feed = feed
-        self._start = start
+        self._start = self._at = start
+        self._slot = slot
         self.n = start.n
         self.epoch = start.epoch
         self._entry: CommitEntry | None = None
@@ -94,18 +99,29 @@ class Walk:
             entry = await self._begin()
         block = None
         if not self._is_confirmed(entry):
-            block = await self._feed.block(entry, self._index)
+            block = await self._kept(self._feed.block(entry, self._index))
         if block is None:
             self._previous, self._entry, self._index = entry, None, 0
             self.n = entry.n + 1
-            return Found(None, self._feed.position_after(entry))
+            self._at = self._feed.position_after(entry)
+            return Found(None, self._at)
         self._index += 1
         if len(block.transactions.end_lsn) and block.transactions.end_lsn[0] <= self._start.lsn:
             block = after(block, self._start.lsn)
         return Found(block, None)
 
+    async def _kept(self, work: Awaitable[_Result]) -> _Result:
+        """What was read of the present entry; where retention removed it, the slot is lost."""
+        try:
+            return await work
+        except ServeError as problem:
+            first = await self._feed.call(lambda: self._feed.reader.landing.first_n)
+            if self.n >= first or self._slot is None:
+                raise
+            raise self._feed.lost(self._slot, self._at, self.n, first) from problem
+
     async def _begin(self) -> CommitEntry:
-        entry = await self._feed.entry(self.n)
+        entry = await self._kept(self._feed.entry(self.n))
         if self._previous is not None and entry.previous != self._previous.hash:
             raise ServeError(
                 "XX001",
@@ -117,14 +133,7 @@ class Walk:
         if self.n == 0:
             self.epoch = epoch
         if epoch != self.epoch:
-            where = self._feed.position_after(entry)
-            raise ServeError(
-                "55000",
-                f"entry {entry.n} begins epoch {epoch}: LSNs of the source repeat from here on",
-                f"The slot is at {Lsn(self._start.lsn)} of epoch {self.epoch}.",
-                "Compare the tables on the client's side with the source. Then move the slot past this entry: "
-                f"SELECT pg_replication_slot_advance(SLOT, '{Lsn(where.lsn)}').",
-            )
+            raise self._feed.reader.new_epoch(entry, self._at)
         self._entry = entry
         return entry
 
