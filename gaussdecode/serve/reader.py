@@ -187,6 +187,8 @@ class LandingReader:
             epoch, found = position.epoch, last
         else:
             epoch = self._position(self.landing.entry(start)).epoch
+            if lsn == position.lsn and position.n > 0 and epoch != position.epoch:
+                return position  # it is at its end of an epoch
             found = (
                 start
                 - 1

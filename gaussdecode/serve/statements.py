@@ -784,6 +784,8 @@ class _Batch:
         self, codes: bytes, fetch: Fetch
     ) -> AsyncGenerator[tuple[bytes | bytearray, int], None]:
         """Encoded rows, in pieces."""
+        if self._upto_lsn is not None and self._slot.lsn >= self._upto_lsn:
+            return
         await self._walk.check_start()
         last = self._feed.end.look()
         counted = size = 0

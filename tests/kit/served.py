@@ -39,14 +39,19 @@ class Served:
     Args:
         root: of the landing.
         tls: as of `Server`.
+        keep: likewise.
         settings: of the section `serve`.
     """
 
     def __init__(
-        self, root: Path, tls: Callable[[], ssl.SSLContext] | None = None, **settings: Any
+        self,
+        root: Path,
+        tls: Callable[[], ssl.SSLContext] | None = None,
+        keep: int | None = None,
+        **settings: Any,
     ) -> None:
         config = dataclasses.replace(ServeConfig(listen=Address("127.0.0.1", 0)), **settings)
-        self.server = Server(root, config, PLUGINS, tls)
+        self.server = Server(root, config, PLUGINS, tls, keep)
         self.port = 0
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._work)
