@@ -473,10 +473,10 @@ def test_a_slot_is_given_back_once(tmp_path: Path) -> None:
         connection.eof_received()
         connection.connection_lost(None)
         await asyncio.wait(list(made._tasks))
-        assert slot.process is None
+        assert made.slots.get("copy").process is None
         made.slots.acquire("copy", "other", 99)
         await asyncio.sleep(0.1)
-        assert slot.process == 99
+        assert made.slots.get("copy").process == 99
         assert slot.lsn == 0
 
     try:

@@ -92,6 +92,13 @@ def test_what_drivers_ask(session: Session, served: Served) -> None:
         ("SELECT * FROM pg_create_logical_replication_slot('X-Y', 'test_decoding')", "42602"),
         ("SELECT * FROM pg_logical_slot_peek_changes('none', NULL, NULL)", "42704"),
         ("START_REPLICATION SLOT x LOGICAL 0/0", "42601"),
+        ("SELECT name FROM pg_settings LIMIT 'x'", "2201W"),
+        ("SELECT name FROM pg_settings LIMIT -1", "2201W"),
+        ('SELECT name FROM pg_settings ORDER BY "²"', "42703"),
+        (f"SELECT name FROM pg_settings ORDER BY {'9' * 5000}", "42703"),
+        ("SELECT 'x'::int", "22P02"),
+        ("SELECT $12345", "42P02"),
+        ("SELECT $0", "42P02"),
     ],
 )
 def test_refusals_have_a_code(session: Session, query: str, state: str) -> None:
@@ -238,6 +245,16 @@ def test_options_as_an_array(served: Served, session: Session) -> None:
         assert cursor.execute(form, [["include-xids", "0"]]).fetchone() == ("BEGIN",)
     with pytest.raises(psycopg.Error, match="include-nothing"):
         session.execute(query, [["include-nothing", "0"]])
+
+
+def test_numbers(session: Session) -> None:
+    """Each has a type that holds it; the binary form too."""
+    for binary in (False, True):
+        found = session.execute("SELECT 7, 99999999999, -2147483648", binary=binary).fetchone()
+        assert found == (7, 99999999999, -2147483648)
+    assert str(session.execute("SELECT 1.5").fetchone()[0]) == "1.5"  # type: ignore[index]
+    with pytest.raises(psycopg.errors.FeatureNotSupported, match="numeric"):
+        session.execute("SELECT 1.5", binary=True)
 
 
 # ---- streams -------------------------------------------------------------------------------

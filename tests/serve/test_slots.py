@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -35,6 +36,11 @@ def _other(path: Path, **fields: object) -> None:
     path.write_bytes(sealed(canonical_json({**read_sealed(path.read_bytes()), **fields})))
 
 
+def _directory(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
 DAMAGE: dict[str, Callable[[Path], object]] = {
     "empty": lambda path: path.write_bytes(b""),
     "garbage": lambda path: path.write_bytes(bytes(range(256))),
@@ -46,7 +52,7 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
     "field": lambda path: _other(path, color="red"),
     "landing": lambda path: _other(path, landing_id="another"),
     "name": lambda path: _other(path, name="another"),
-    "directory": lambda path: (path.unlink(), path.mkdir()),
+    "directory": _directory,
 }
 
 
@@ -101,7 +107,7 @@ def test_ends_between_write_and_rename(tmp_path: Path) -> None:
     slots.close()
     child = os.fork()
     if child == 0:
-        os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[assignment]
+        os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
         slots = Slots(tmp_path, "landing", 3)
         slots.get("copy").confirm(5, 1, 500, 0)
         slots.save()
@@ -212,7 +218,7 @@ class Process:
         self.process.kill()
         self.process.communicate()
 
-    def connect(self, **extra: object) -> Session:
+    def connect(self, **extra: Any) -> Session:
         """As of `Served`."""
         return psycopg.connect(
             host="127.0.0.1", port=self.port, dbname="kept", user="me", sslmode="disable", autocommit=True, **extra,
