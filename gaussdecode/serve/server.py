@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import ipaddress
 import json
+import re
 import ssl
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -16,6 +17,7 @@ from gaussdecode.logs import Event, get_logger
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.serve import messages
 from gaussdecode.serve.block import Output
+from gaussdecode.serve.catalog import Catalog
 from gaussdecode.serve.connection import Connection
 from gaussdecode.serve.errors import ServeError
 from gaussdecode.serve.feed import Feeds
@@ -119,11 +121,24 @@ class Server:
         self._tasks: set[asyncio.Task[None]] = set()
         self._next = 0
         self._saving = asyncio.Lock()
-        version = _UNKNOWN_VERSION
+        self.catalog = self._catalog()
+        version = (self.catalog and self.catalog.version()) or _UNKNOWN_VERSION
         self.version_text = (
             f"PostgreSQL {version} (gaussdecode {__version__}, serving what has landed)"
         )
         self.shown: Mapping[str, str] = _shown(version, settings)
+
+    def _catalog(self) -> Catalog | None:
+        dsn = self.settings.catalog_dsn
+        if not dsn:
+            return None
+        kind = self.facts().kind
+        if kind != "postgresql":
+            raise ConfigError(
+                f"serve.catalog-dsn: the landing is of kind {kind}; only PostgreSQL's catalogue can be asked; leave "
+                "the option out"
+            )
+        return Catalog(dsn, self.feeds.pool)
 
     def _check_listen(self) -> None:
         listen = self.settings.listen
@@ -181,6 +196,8 @@ class Server:
             await asyncio.gather(*self._tasks, return_exceptions=True)
             saver.cancel()
             await asyncio.gather(saver, return_exceptions=True)
+            if self.catalog is not None:
+                self.catalog.close()
             self.feeds.close()
             self.slots.close()
 
@@ -315,10 +332,10 @@ class Server:
 
 
 def _shown(version: str, settings: ServeConfig) -> Mapping[str, str]:
-    major = int(version.partition(".")[0])
+    major, minor = (int(number) for number in re.findall(r"\d+", f"{version}.0")[:2])
     return {
         "server_version": version,
-        "server_version_num": str(major * 10_000),
+        "server_version_num": str(major * 10_000 + minor),
         "server_encoding": "UTF8",
         "client_encoding": "UTF8",
         "application_name": "",

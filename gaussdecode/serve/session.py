@@ -19,6 +19,7 @@ from gaussdecode.logs import Event, get_logger
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.serve import messages, sql, statements
 from gaussdecode.serve.block import Output
+from gaussdecode.serve.catalog import is_for_catalog
 from gaussdecode.serve.connection import ClientGoneError, Connection
 from gaussdecode.serve.errors import ServeError
 from gaussdecode.serve.feed import Feed
@@ -61,7 +62,10 @@ _FREE: Final = frozenset(
     }
 )  # fmt: skip
 """Settings that a client may set; what `wal_sender_timeout`, `application_name` and ours say is followed."""
+_FOR_CATALOG: Final = frozenset({"0A000", "42601", "42703", "42883"})
+"""Errors of statements that a database may be able to answer."""
 _UTF8: Final = frozenset({"utf8", "utf-8", "unicode", "'utf8'", "utf_8", "default"})
+_ISO_STYLE: Final = re.compile(r"iso\s*,\s*(ymd|dmy|mdy)")
 _DURATION: Final = re.compile(r"([0-9]{1,10})\s*(ms|s|min|h|d)?")
 _FACTORS: Final = {None: 1, "ms": 1, "s": 1000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _STARTUP_KEYS: Final = frozenset({"user", "database", "replication", "options"})
@@ -435,11 +439,40 @@ class Session:
                     )
                 await self._command(command)
                 continue
-            statement = sql.parse_sql(tokens)
+            statement = await self._statement(tokens, text if len(parts) == 1 else "", ())
             columns = statements.describe(statement)
             if columns is not None:
                 self.connection.write(messages.row_description(columns))
             await self._answer(statement, (), ())
+
+    async def _statement(
+        self, tokens: Sequence[sql.Token], text: str, types: Sequence[int]
+    ) -> sql.Statement:
+        """Read a statement, or have the source's catalogue describe it where it is not served here.
+
+        Args:
+            tokens: of the statement.
+            text: of the statement; empty where it is one of several.
+            types: OIDs of the types of its parameters, as far as the client gave them.
+        """
+        try:
+            statement = sql.parse_sql(tokens)
+            statements.describe(statement)
+        except ServeError as problem:
+            catalog = self.server.catalog
+            if catalog is None or not text or not is_for_catalog(tokens):
+                raise
+            if problem.sqlstate not in _FOR_CATALOG:
+                raise
+            return await catalog.prepare(text, types, statements.slots_for_catalog(self))
+        return statement
+
+    async def of_catalog(
+        self, statement: sql.Forwarded, parameters: Sequence[str | None], form: int
+    ) -> list[list[bytes | None]]:
+        """Rows that the source's catalogue gives."""
+        assert self.server.catalog is not None
+        return await self.server.catalog.run(statement, parameters, form)
 
     async def _answer(
         self,
@@ -496,7 +529,9 @@ class Session:
             raise ServeError("42P05", f'prepared statement "{name[:64]}" already exists')
         if len(self._prepared) >= _MOST_PREPARED:
             raise ServeError("53400", f"more than {_MOST_PREPARED} prepared statements")
-        statement = sql.parse_sql(parts[0]) if parts else None
+        statement = await self._statement(parts[0], text, types) if parts else None
+        if isinstance(statement, sql.Forwarded):
+            types = statement.types
         wanted = max(
             (sql.parameter_number(t) for part in parts for t in part if t.kind == "param"),
             default=0,
@@ -843,6 +878,10 @@ class Session:
             if name in self.settings():
                 raise ServeError("55P02", f'parameter "{name[:64]}" cannot be changed')
             raise ServeError("42704", f'unrecognized configuration parameter "{name[:64]}"')
+        if name == "datestyle" and value is not None:
+            order = _ISO_STYLE.fullmatch(value.strip().lower())
+            if order is not None:  # how dates are read; they are shown alike in each order
+                self._settings[name] = f"ISO, {order[1].upper()}"
         if name in {"timezone", "datestyle", "intervalstyle", "bytea_output"}:
             return  # values are those that landed: in UTC and ISO
         if value is None:

@@ -11,12 +11,12 @@ from typing import Final
 
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.serve.errors import ServeError
-from gaussdecode.serve.messages import MAX_COUNT
+from gaussdecode.serve.messages import MAX_COUNT, Column
 
 SERVED: Final = (
     "Served are the commands of replication (IDENTIFY_SYSTEM, CREATE_REPLICATION_SLOT, START_REPLICATION and others), "
     "SELECT ... FROM pg_logical_slot_peek_changes and its relatives, functions of slots, pg_replication_slots, "
-    "SHOW and SET."
+    "SHOW and SET. With serve.catalog-dsn, the database answers other SELECTs."
 )
 _TOKEN: Final = re.compile(
     r"""(?P<space>\s+|--[^\n]*|/\*.*?\*/)
@@ -27,7 +27,7 @@ _TOKEN: Final = re.compile(
     |(?P<number>[0-9]+(?:\.[0-9]+)?)
     |(?P<param>\$[0-9]+)
     |(?P<word>[A-Za-z_\x80-\U0010ffff][A-Za-z0-9_$\x80-\U0010ffff]*)
-    |(?P<op>::|=>|:=|<>|!=|>=|<=|[-+*/%<>=(),.;\[\]])""",
+    |(?P<op>::|=>|:=|<>|!=|>=|<=|[-+*/%<>=(),.;:~!@#^&|?\[\]])""",
     re.VERBOSE | re.DOTALL,
 )
 _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
@@ -60,19 +60,7 @@ def tokens_of(text: str) -> list[Token]:
         ServeError: it has a character, or a quote, that no statement has, or is too long.
     """
     found: list[Token] = []
-    at = count = 0
-    if len(text) > _MOST_TEXT:
-        raise ServeError("54000", f"a statement is longer than {_MOST_TEXT} characters")
-    while at < len(text):
-        count += 1
-        if count > _MOST_TOKENS:
-            raise ServeError("54000", f"statements have more than {_MOST_TOKENS} words and signs")
-        match = _TOKEN.match(text, at)
-        # A comment without its end: each "/*" would be looked for to the end of the text.
-        if match is None or (match[0] == "/" and text.startswith("/*", at)):
-            raise ServeError("42601", f"syntax error at character {at + 1}", SERVED)
-        at = match.end()
-        kind, value = str(match.lastgroup), match[0]
+    for kind, value in pieces_of(text):
         if kind == "escaped":
             inner = re.sub(
                 r"\\(.)", lambda m: _ESCAPES.get(m[1], m[1]), value[2:-1], flags=re.DOTALL
@@ -99,6 +87,28 @@ def parameter_number(token: Token) -> int:
     if not 1 <= len(digits) <= 4 or int(digits) > MAX_COUNT:
         raise ServeError("42P02", f"there is no parameter {token.text[:16]}")
     return int(digits)
+
+
+def pieces_of(text: str) -> list[tuple[str, str]]:
+    """Cut a text into pieces that make it up again: kinds of tokens, or ``space``, and the texts as given.
+
+    Raises:
+        ServeError: it has a character, or a quote, that no statement has, or is too long.
+    """
+    found: list[tuple[str, str]] = []
+    at = 0
+    if len(text) > _MOST_TEXT:
+        raise ServeError("54000", f"a statement is longer than {_MOST_TEXT} characters")
+    while at < len(text):
+        if len(found) >= _MOST_TOKENS:
+            raise ServeError("54000", f"statements have more than {_MOST_TOKENS} words and signs")
+        match = _TOKEN.match(text, at)
+        # A comment without its end: each "/*" would be looked for to the end of the text.
+        if match is None or (match[0] == "/" and text.startswith("/*", at)):
+            raise ServeError("42601", f"syntax error at character {at + 1}", SERVED)
+        at = match.end()
+        found.append((str(match.lastgroup), match[0]))
+    return found
 
 
 def statements_of(text: str) -> list[list[Token]]:
@@ -421,7 +431,22 @@ class Plain:
     tag: str
 
 
-Statement = Select | Show | Set | Plain
+@dataclasses.dataclass(frozen=True, slots=True)
+class Forwarded:
+    """A SELECT that the source's catalogue answers.
+
+    Attributes:
+        text: as it is sent there.
+        types: OIDs of the types of its parameters.
+        columns: of the answer.
+    """
+
+    text: str
+    types: tuple[int, ...]
+    columns: tuple[Column, ...]
+
+
+Statement = Select | Show | Set | Plain | Forwarded
 _TRANSACTION: Final = {
     "begin": "BEGIN",
     "start": "START TRANSACTION",

@@ -20,7 +20,17 @@ from gaussdecode.serve.feed import Feed
 from gaussdecode.serve.messages import Column, data_row, warning
 from gaussdecode.serve.reader import ReadPosition
 from gaussdecode.serve.slots import Slot
-from gaussdecode.serve.sql import Call, Item, Select, Set, Show, Statement, Value, not_served
+from gaussdecode.serve.sql import (
+    Call,
+    Forwarded,
+    Item,
+    Select,
+    Set,
+    Show,
+    Statement,
+    Value,
+    not_served,
+)
 from gaussdecode.serve.walk import Walk
 
 BOOL, BYTEA, INT8, INT4, TEXT, OID, XID, LSN, VOID, RECORD, NUMERIC = (
@@ -79,6 +89,9 @@ class Context(Protocol):
     def assign(self, name: str, value: str | None) -> None: ...
     def settings(self) -> Mapping[str, str]: ...
     def streams(self) -> list[Mapping[str, Scalar]]: ...
+    async def of_catalog(
+        self, statement: Forwarded, parameters: Sequence[str | None], form: int
+    ) -> list[list[bytes | None]]: ...
 
 
 @dataclasses.dataclass(slots=True)
@@ -139,6 +152,13 @@ async def _of_rows(
             for index, (value, column) in enumerate(zip(row, columns, strict=True))
         ]
         yield data_row(cells), 1
+
+
+async def _as_they_are(
+    rows: Sequence[Sequence[bytes | None]],
+) -> AsyncIterator[tuple[bytes | bytearray, int]]:
+    for row in rows:
+        yield data_row(row), 1
 
 
 def form_of(formats: Sequence[int], index: int) -> int:
@@ -380,6 +400,22 @@ def _view_rows(context: Context, name: str) -> list[dict[str, Scalar]]:
     ]
 
 
+def slots_for_catalog(context: Context) -> list[dict[str, str | int | bool | None]]:
+    """Virtual slots as rows of the view in a statement that the source answers.
+
+    Without the number of the process, which would be that of another one there. The landing keeps what the
+    slots need, so their WAL counts as reserved.
+    """
+    shown = {"active_pid": None, "wal_status": "reserved", "failover": False, "synced": False}
+    found = []
+    for row in _view_rows(context, "pg_replication_slots"):
+        del row["owner"]
+        for key in ("restart_lsn", "confirmed_flush_lsn"):
+            row[key] = str(Lsn(int(row[key] or 0)))
+        found.append({**row, **shown})
+    return found  # type: ignore[return-value]  # the view has no bytes
+
+
 # ---- statements ----------------------------------------------------------------------------
 
 
@@ -391,6 +427,8 @@ def describe(statement: Statement) -> tuple[Column, ...] | None:
     """
     if isinstance(statement, Show):
         return (Column(statement.name),)
+    if isinstance(statement, Forwarded):
+        return statement.columns
     if not isinstance(statement, Select):
         return None
     if statement.source is None:
@@ -485,6 +523,11 @@ async def run(
     if isinstance(statement, Set):
         context.assign(statement.name, statement.value)
         return Answer(_of_rows((), (), ()), statement.tag)
+    if isinstance(statement, Forwarded):
+        if len(set(formats)) > 1:
+            raise not_served("an answer of the catalogue with columns in text and others in binary")
+        found = await context.of_catalog(statement, parameters, form_of(formats, 0))
+        return Answer(_as_they_are(found), "SELECT {}")
     if not isinstance(statement, Select):
         return Answer(_of_rows((), (), ()), statement.tag)
     columns = describe(statement) or ()

@@ -81,6 +81,17 @@ class ServeConfig:
             "if root owns it.",
         ),
     )
+    catalog_dsn: str = dataclasses.field(
+        default="",
+        repr=False,
+        metadata=setting(
+            Text(r"[^\0]+", "a libpq connection string"),
+            "A libpq connection string of the source's database, PostgreSQL. What clients ask the catalogue by SELECT "
+            "goes there. For a role that may log in and nothing else: clients have its rights. `sslmode` is "
+            "`verify-full` unless set.",
+            is_secret=True,
+        ),
+    )
     connections: int = dataclasses.field(
         default=100,
         metadata=setting(Integer(1, 10_000), "Most clients at once, those that log in included."),
