@@ -58,6 +58,7 @@ _FREE: Final = frozenset(
         "application_name", "extra_float_digits", "search_path", "datestyle", "timezone", "client_min_messages",
         "statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout", "wal_sender_timeout",
         "bytea_output", "intervalstyle", "default_transaction_read_only", "row_security", "geqo",
+        "idle_session_timeout", "transaction_timeout",
         START_LSN,
     }
 )  # fmt: skip
@@ -359,7 +360,8 @@ class Session:
         for word in re.findall(r"(?:\\.|\S)+", words):
             option = re.match(r"(?:-c|--)([\w.-]+)=(.*)", word, re.DOTALL)
             if option is not None:
-                self._set_at_start(option[1].replace("-", "_"), option[2])
+                value = re.sub(r"\\(.)", r"\1", option[2])
+                self._set_at_start(option[1].replace("-", "_"), value)
 
     def _set_at_start(self, name: str, value: str) -> None:
         try:
@@ -875,7 +877,10 @@ class Session:
                 raise ServeError("22023", "client_encoding is UTF8 here, and no other")
             return
         if name not in _FREE:
-            if name in self.settings():
+            shown = self.settings().get(name)
+            if shown is not None and value is not None and value.lower() == shown.lower():
+                return  # drivers ask for what they need
+            if shown is not None:
                 raise ServeError("55P02", f'parameter "{name[:64]}" cannot be changed')
             raise ServeError("42704", f'unrecognized configuration parameter "{name[:64]}"')
         if name == "datestyle" and value is not None:

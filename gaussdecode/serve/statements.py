@@ -156,7 +156,7 @@ async def _of_rows(
 
 async def _as_they_are(
     rows: Sequence[Sequence[bytes | None]],
-) -> AsyncIterator[tuple[bytes | bytearray, int]]:
+) -> AsyncGenerator[tuple[bytes | bytearray, int], None]:
     for row in rows:
         yield data_row(row), 1
 
@@ -820,6 +820,7 @@ class _Batch:
         self._upto_n = upto_n
         self._most_bytes = most_bytes
         self._walk = Walk(feed, start, slot)
+        self._is_reached = slot is not None and upto_lsn is not None and start.lsn >= upto_lsn
         self.reached = (start.n, start.epoch, start.lsn, start.csn)
         self.is_cut = False
 
@@ -827,7 +828,7 @@ class _Batch:
         self, codes: bytes, fetch: Fetch
     ) -> AsyncGenerator[tuple[bytes | bytearray, int], None]:
         """Encoded rows, in pieces."""
-        if self._upto_lsn is not None and self._slot.lsn >= self._upto_lsn:
+        if self._is_reached:
             return
         await self._walk.check_start()
         last = self._feed.end.look()
