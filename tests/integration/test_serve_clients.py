@@ -1,16 +1,25 @@
 """Real clients of `gaussdecode serve`: each ends with the rows of the source."""
 
+import re
+import select
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import psycopg2
 import pytest
 from kit import landing, oracle
-from kit.daemon import Daemon
+from kit.daemon import Daemon, wait_until
 from kit.postgres import Database, Postgres
 from kit.served import Served
+from psycopg2.extras import (
+    LogicalReplicationConnection,
+    ReplicationCursor,
+    ReplicationMessage,
+)
 
 from gaussdecode.cli import main
+from gaussdecode.model.lsn import Lsn
 
 pytestmark = pytest.mark.integration
 
@@ -86,7 +95,9 @@ def shared(
 def _rows(root: Path) -> list[str]:
     """Texts of all changes of a landing: NaN is not equal to itself."""
     return [
-        repr((*change[:3], *change.schema.table, *change[4:7], sorted(change.unchanged), *change[8:]))
+        repr(
+            (*change[:3], *change.schema.table, *change[4:7], sorted(change.unchanged), *change[8:])
+        )
         for change in landing.read(root).changes
     ]
 
@@ -95,7 +106,9 @@ def test_daemon_follows(shared: Setup, make_daemon: Callable[..., Daemon]) -> No
     """A second daemon lands the same rows, value by value, at the same positions."""
     served = shared.served
     served.add_slot("second", plugin="pgoutput")
-    where = f"host=127.0.0.1 port={served.port} dbname={served.database} user=tester sslmode=disable"
+    where = (
+        f"host=127.0.0.1 port={served.port} dbname={served.database} user=tester sslmode=disable"
+    )
     second = make_daemon(shared.database, dsn=where)
     second.write_config_value("slot", "second")
     assert main(["slot", "adopt", str(second.config_path)]) == 0
@@ -107,3 +120,56 @@ def test_daemon_follows(shared: Setup, make_daemon: Callable[..., Daemon]) -> No
     assert len(found) > 380
     assert found == _rows(shared.daemon.root)
     oracle.check(second.root, shared.database)
+
+
+# ---- psycopg2 ------------------------------------------------------------------------------
+
+
+def _expected(shared: Setup) -> str:
+    """Transactions as the source's own test_decoding has them."""
+    rows = shared.database.execute(
+        "SELECT data FROM pg_logical_slot_peek_changes('serve_clients_plain', NULL, NULL, "
+        "'skip-empty-xacts', '1')"
+    )
+    text = "".join(f"{data}\n" for (data,) in rows)
+    return re.sub(r"BEGIN (\d+)\nmessage: .*\nCOMMIT \1\n", "", text)  # which are not served
+
+
+def _read(cursor: ReplicationCursor, last: int) -> Iterator[ReplicationMessage]:
+    """Messages until the server says that everything up to an LSN was sent."""
+    while (message := cursor.read_message()) is not None or cursor.wal_end < last:
+        if message is not None:
+            yield message
+        else:
+            assert select.select([cursor], [], [], 30)[0], "silence"
+
+
+def test_psycopg2(shared: Setup) -> None:
+    """The whole slot, then after a restart only what was not confirmed; each as the source has it."""
+    served = shared.served
+    ends = [row["gd_lsn"] for row in landing.read(shared.daemon.root).transactions]
+    where = f"host=127.0.0.1 port={served.port} dbname={served.database} user=me sslmode=disable"
+    found: list[str] = []
+    for number, confirmed in ((0, ends[3]), (1, ends[-1]), (2, 0)):
+        connection = psycopg2.connect(where, connection_factory=LogicalReplicationConnection)
+        cursor = connection.cursor()
+        if not number:
+            cursor.execute("SET gaussdecode.start_lsn = 'earliest'")
+            cursor.create_replication_slot("of_psycopg2", output_plugin="test_decoding")
+        if number == 2:
+            cursor.execute(
+                "SELECT confirmed_flush_lsn FROM pg_replication_slots WHERE slot_name = 'of_psycopg2'"
+            )
+            assert cursor.fetchall() == [(str(Lsn(ends[-1])),)]
+            cursor.drop_replication_slot("of_psycopg2")
+        else:
+            cursor.start_replication("of_psycopg2", options={"skip-empty-xacts": "1"}, decode=True)
+            texts = [message.payload for message in _read(cursor, ends[-1])]
+            cursor.send_feedback(flush_lsn=confirmed, force=True)
+            whole = texts if not number else found
+            commits = [at for at, text in enumerate(whole) if text.startswith("COMMIT")]
+            found = [*whole[: commits[3] + 1], *texts] if number else texts
+        connection.close()
+        slots = served.server.slots
+        wait_until(lambda: all(slot.process is None for slot in slots), "the end of the stream")
+    assert "".join(f"{text}\n" for text in found) == _expected(shared)
