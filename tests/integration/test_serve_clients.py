@@ -2,13 +2,14 @@
 
 import re
 import select
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import psycopg2
 import pytest
-from kit import landing, oracle
+from kit import jars, landing, oracle
 from kit.daemon import Daemon, wait_until
 from kit.postgres import Database, Postgres
 from kit.served import Served
@@ -144,6 +145,11 @@ def _read(cursor: ReplicationCursor, last: int) -> Iterator[ReplicationMessage]:
             assert select.select([cursor], [], [], 30)[0], "silence"
 
 
+def _streams(served: Served) -> list[int]:
+    """Clients that have a slot."""
+    return [slot.process for slot in served.server.slots if slot.process is not None]
+
+
 def test_psycopg2(shared: Setup) -> None:
     """The whole slot, then after a restart only what was not confirmed; each as the source has it."""
     served = shared.served
@@ -170,6 +176,53 @@ def test_psycopg2(shared: Setup) -> None:
             commits = [at for at, text in enumerate(whole) if text.startswith("COMMIT")]
             found = [*whole[: commits[3] + 1], *texts] if number else texts
         connection.close()
-        slots = served.server.slots
-        wait_until(lambda: all(slot.process is None for slot in slots), "the end of the stream")
+        wait_until(lambda: not _streams(served), "the end of the stream")
     assert "".join(f"{text}\n" for text in found) == _expected(shared)
+
+
+# ---- JDBC ----------------------------------------------------------------------------------
+
+_STYLES = tuple(
+    f"mppdb_decoding,include-xids=false,skip-empty-xacts=true,parallel-decode-num=10,decode-style={style},"
+    f"standby-connection=false,sending-batch={batch},max-txn-in-memory=100,max-reorderbuffer-in-memory=50"
+    for style in "btj"
+    for batch in (0, 1)
+)
+
+
+def _peeked(served: Served, stream: str) -> list[str]:
+    """Messages of a stream as SQL has them, as hexadecimal digits."""
+    plugin, *options = stream.split(",")
+    served.add_slot("of_peek", plugin=plugin)
+    words = [word for option in options for word in option.split("=", 1)]
+    with served.connect() as session:
+        rows = session.execute(
+            "SELECT data FROM pg_logical_slot_peek_binary_changes('of_peek', NULL, NULL, VARIADIC %s::text[])",
+            [words],
+        ).fetchall()
+        session.execute("SELECT pg_drop_replication_slot('of_peek')")
+    return [bytes(data).hex() for (data,) in rows]
+
+
+@pytest.mark.parametrize("product", ["postgresql", "opengauss"])
+def test_jdbc(shared: Setup, tmp_path: Path, product: str) -> None:
+    """The documents' example, in each style, gets what SQL gets, and test_decoding what the source has."""
+    served = shared.served
+    streams = ("test_decoding,skip-empty-xacts=true", *_STYLES)
+    source = Path(jars.__file__).with_name("ServeClient.java").read_text()
+    client = tmp_path / "ServeClient.java"
+    client.write_text(source.replace("org.postgresql", f"org.{product}"))
+    driver = jars.OPENGAUSS if product == "opengauss" else jars.POSTGRES
+    url = f"jdbc:{product}://127.0.0.1:{served.port}/{served.database}?sslmode=disable"
+    end = str(Lsn(landing.read(shared.daemon.root).transactions[-1]["gd_lsn"]))
+    program = ["java", "-XX:TieredStopAtLevel=1", "-cp", str(jars.jar(driver)), str(client)]
+    done = subprocess.run(
+        [*program, url, end, *streams], capture_output=True, text=True, check=False, timeout=200
+    )
+    assert done.returncode == 0, done.stderr
+    found = [part.splitlines() for part in done.stdout.split("\n\n")]
+    assert len(found) == len(streams) + 1  # the last line ends with an empty one as well
+    texts = [bytes.fromhex(line).decode() for line in found[0]]
+    assert "".join(f"{text}\n" for text in texts) == _expected(shared)
+    for stream, messages in zip(_STYLES, found[1:], strict=False):
+        assert messages == _peeked(served, stream), stream

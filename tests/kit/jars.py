@@ -44,6 +44,8 @@ DELTA_STORAGE: Final = "io.delta:delta-storage:4.4.0"
 """What Delta Lake wants beside its jar, with each Spark."""
 POSTGRES: Final = "org.postgresql:postgresql:42.7.8"
 """What a catalog of Iceberg's speaks with PostgreSQL by."""
+OPENGAUSS: Final = "org.opengauss:opengauss-jdbc:5.1.0-og"
+"""What the documents of openGauss and GaussDB follow a slot by."""
 HADOOP: Final = (
     "org.apache.hadoop:hadoop-client-minicluster:3.4.1",
     "junit:junit:4.13.2",
@@ -59,6 +61,7 @@ _SHA256: Final = {
     LAKE["4.2"][0]: "27d4fd8b1f879535c573ed1c718177d6a27f24d3e626ba02e216369725721ead",
     DELTA_STORAGE: "c46735481fa8e326b0957be02b4420cbcab4b325bb08009b7f2045a95133f1cc",
     POSTGRES: "2a32a9dcbc42d67a50ad3a0de5efd102c8d2be46720045f2cbd6689f160ab7c7",
+    OPENGAUSS: "bd23905752b3256f21355f3b1c42cff5df07e9ac7e3b6fcfd318347026d8c567",
     HADOOP[0]: "5b90be54a39d856f237a4530e25f62aea4b67c180c73b5cfb1aff35c502b2d29",
     HADOOP[1]: "8e495b634469d64fb8acfa3495a065cbacc8a0fff55ce1e31007be4c16dc57d3",
     HADOOP[2]: "88b955a0df57880a26a74708bc34f74dcaf8ebf4e78843a28b50eae945732b06",
@@ -164,6 +167,7 @@ def main() -> int:
         jars(minor)
     if not asked:
         jar(S3PROXY)
+        jar(OPENGAUSS)
     return 0
 
 
