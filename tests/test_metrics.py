@@ -12,8 +12,18 @@ from gaussdecode.metrics.table import BY_NAME, METRICS
 from gaussdecode.model.histogram import BOUNDS, Counted
 
 COUNTED = Counted(tuple(range(len(BOUNDS) + 1)), 12.5)
-LABELS = {"decoder", "certificate", "stage", "reason", "version", "process", "source", "pace"}
-STAGES = {"source", "decode", "collect", "land", "daemon"}
+LABELS = {
+    "decoder",
+    "certificate",
+    "stage",
+    "reason",
+    "version",
+    "process",
+    "source",
+    "pace",
+    "virtual_slot",
+}
+STAGES = {"source", "decode", "collect", "land", "daemon", "serve"}
 SERVER_NAMES = {
     f"{queue}_change_queue_{what}"
     for queue in ("read", "decode")

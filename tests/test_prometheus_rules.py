@@ -60,7 +60,12 @@ def test_more_slots_are_more_targets(tmp_path: Path) -> None:
     promtool("check", "config", str(path))
     (job,) = yaml.safe_load(text)["scrape_configs"]
     (group,) = job["static_configs"]
-    assert group["targets"] == ["127.0.0.1:19187", "127.0.0.1:19188", "db2:19187"]
+    assert group["targets"] == [
+        "127.0.0.1:19187",
+        "127.0.0.1:19188",
+        "127.0.0.1:19189",
+        "db2:19187",
+    ]
 
 
 def test_promtool_runs_the_rules_tests() -> None:

@@ -17,22 +17,28 @@ import dataclasses
 import getpass
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import Final
 
 from gaussdecode import logs
 from gaussdecode.daemon.notify import Notifier
+from gaussdecode.daemon.status.http import MonitoringServer
 from gaussdecode.daemon.status.tls import PortTls
 from gaussdecode.errors import EX_OK, ConfigError, GaussDecodeError
+from gaussdecode.host.certificates import CertificateEnd
+from gaussdecode.metrics.exposition import Exposition, Snapshot
 from gaussdecode.operations.owner import load_as_owner, work_as_owner_of
 from gaussdecode.serve.errors import ServeError
 from gaussdecode.serve.server import Server
 from gaussdecode.serve.users import write_user
-from gaussdecode.settings.sections import PortFiles
+from gaussdecode.settings.sections import MonitoringConfig, serve_port_files
 from gaussdecode.settings.serve_section import ServeConfig
-from gaussdecode.settings.types import AddressType
+from gaussdecode.settings.types import Address, AddressType
 
 _WRITE_USER: Final = "passwd"
+_ALIVE_SECONDS: Final = 30.0  # arbitrary: the event loop has a turn in every second
+_log = logs.get_logger("serve")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,54 +62,109 @@ def execute(args: argparse.Namespace) -> int:
         return _passwd(args)
     if args.passwd:
         raise ConfigError("serve takes one configuration or directory")
-    root, settings, slot, level, keep = _settings(args)
+    root, settings, monitoring, slot, keep = _settings(args)
     if args.listen is not None:
         try:
             address = AddressType().read(args.listen)
         except ValueError as error:
             raise ConfigError(f"--listen: {error}") from None
         settings = dataclasses.replace(settings, listen=address)
-    logs.configure(level, slot=slot)
-    log = logs.get_logger("serve")
+    logs.configure(monitoring.log_level, slot=slot)
     notifier = Notifier.from_environment()
     try:
-        asyncio.run(_serve(root, settings, keep, notifier))
+        asyncio.run(_serve(root, settings, monitoring, slot, keep, notifier))
     except ServeError as error:
         raise ConfigError(error.message) from None
     except GaussDecodeError as error:
-        log.error(logs.Event.ERROR, reason=str(error), exit_status=error.exit_status)
+        _log.error(logs.Event.ERROR, reason=str(error), exit_status=error.exit_status)
         raise
     finally:
         notifier.close()
-    log.info(logs.Event.SERVE_STOPPED)
+    _log.info(logs.Event.SERVE_STOPPED)
     return EX_OK
 
 
-def _settings(args: argparse.Namespace) -> tuple[Path, ServeConfig, str, str, int | None]:
-    """Root, section `serve`, name and level of the log, `landing.max-slot-keep-size`."""
+def _settings(
+    args: argparse.Namespace,
+) -> tuple[Path, ServeConfig, MonitoringConfig, str, int | None]:
+    """Root, the sections `serve` and `monitoring`, name, `landing.max-slot-keep-size`."""
     args.config = Path(args.config)
     if args.config.is_dir():
         work_as_owner_of(args.config)
-        return args.config.absolute(), ServeConfig(), args.config.name, "info", None
+        return args.config.absolute(), ServeConfig(), MonitoringConfig(), args.config.name, None
     config = load_as_owner(args.config)
     landing = config.landing
-    level = config.monitoring.log_level
-    return landing.root, config.serve, config.slot, level, landing.max_slot_keep_size
+    return landing.root, config.serve, config.monitoring, config.slot, landing.max_slot_keep_size
 
 
-async def _serve(root: Path, settings: ServeConfig, keep: int | None, notifier: Notifier) -> None:
+async def _serve(
+    root: Path,
+    settings: ServeConfig,
+    monitoring: MonitoringConfig,
+    slot: str,
+    keep: int | None,
+    notifier: Notifier,
+) -> None:
     from gaussdecode.serve.outputs.registry import PLUGINS
 
-    tls = None
-    if settings.tls_certificate_file is not None and settings.tls_key_file is not None:
-        files = PortFiles(settings.tls_certificate_file, settings.tls_key_file, section="serve")
-        tls = PortTls(files).context
+    files = serve_port_files(settings)
+    tls = None if files is None else PortTls(files).context
     server = Server(root, settings, PLUGINS, tls, keep)
+    port = None
+    if settings.monitoring_listen is not None:
+        port = monitor(server, settings.monitoring_listen, monitoring, slot)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    await server.run(lambda _port: notifier.ready("serving"), stop)
+    try:
+        await server.run(lambda _port: notifier.ready("serving"), stop)
+    finally:
+        if port is not None:
+            port.close()
+
+
+def monitor(
+    server: Server, listen: Address, monitoring: MonitoringConfig, slot: str
+) -> MonitoringServer:
+    """Show a server to Prometheus and to people.
+
+    Args:
+        server: the server; its event loop runs, or will.
+        listen: address.
+        monitoring: TLS of the port.
+        slot: value of the label that every series has.
+
+    Raises:
+        ConfigError: the address cannot be had, or a file of TLS cannot be used.
+    """
+    path = server.settings.tls_certificate_file
+    end = None if path is None else CertificateEnd(path)
+
+    def metrics() -> Snapshot:
+        values = server.counts.metrics()
+        if end is not None:
+            values["gaussdecode_daemon_certificate_end_time_seconds"] = {
+                ("serve.tls-certificate-file",): end.seconds()
+            }
+        return values
+
+    def is_alive() -> bool:
+        return time.monotonic() - server.beat < _ALIVE_SECONDS
+
+    files = monitoring.tls_files
+    port = MonitoringServer(
+        listen,
+        render_metrics=Exposition(slot, metrics).render,
+        take_status=lambda: {"slot_name": slot, **server.counts.status()},
+        is_alive=is_alive,
+        readiness=lambda: (True, "ready") if is_alive() else (False, "no progress"),
+        tls=None if files is None else PortTls(files).context,
+        name="serve.monitoring-listen",
+    )
+    port.start()
+    _log.info(logs.Event.HTTP_STARTED, address=str(port.address), is_tls=files is not None)
+    return port
 
 
 def _passwd(args: argparse.Namespace) -> int:

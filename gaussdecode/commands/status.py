@@ -24,6 +24,7 @@ Examples:
 
 import argparse
 import json
+import math
 import sys
 import time
 from collections.abc import Sequence
@@ -33,6 +34,7 @@ from typing import Final
 from gaussdecode.console.arguments import seconds
 from gaussdecode.console.progress import describe_table
 from gaussdecode.console.table import print_table
+from gaussdecode.daemon.status.clients import slot_line
 from gaussdecode.daemon.status.holders import HOLDERS
 from gaussdecode.daemon.status.members import member_line
 from gaussdecode.daemon.status.text import size
@@ -57,6 +59,7 @@ _COLUMNS: Final = (
 )
 
 _SHOWN_TABLES: Final = 20  # of those whose rows are being landed; arbitrary
+_SHOWN_SLOTS: Final = 20  # virtual slots; arbitrary
 _WAIT_SECONDS: Final = 0.5
 _MUCH_WAL: Final = 1_000_000_000  # bytes; arbitrary
 
@@ -170,6 +173,7 @@ def _explain(record: Record) -> None:
     _show_sources(record)
     _show_holder(record)
     _show_snapshots(record)
+    _show_virtual_slots(record)
     for trouble in record.get("troubles") or []:
         text = f"{record['slot_name']}: {trouble['what']} {trouble['action']}"
         print(printable(text), file=sys.stderr)
@@ -224,6 +228,21 @@ def _show_snapshots(record: Record) -> None:
         print(printable(f" {record['slot_name']}: snapshot of {title}: {describe_table(of)}"))
     if len(open_tables) > _SHOWN_TABLES:
         print(f" {record['slot_name']}: {len(open_tables) - _SHOWN_TABLES} more; see --json")
+
+
+def _show_virtual_slots(record: Record) -> None:
+    """Print the virtual slots of gaussdecode serve, the one that is furthest behind first."""
+    slots = sorted(record.get("virtual_slots") or [], key=_behind, reverse=True)
+    for of in slots[:_SHOWN_SLOTS]:
+        print(printable(f" {record['slot_name']}: {slot_line(of)}"))
+    if len(slots) > _SHOWN_SLOTS:
+        print(f" {record['slot_name']}: {len(slots) - _SHOWN_SLOTS} more; see --json")
+
+
+def _behind(of: Record) -> tuple[bool, float]:
+    """Lost ones, and those of which nothing is known, come first."""
+    behind = of.get("behind_bytes")
+    return of.get("is_lost") is not False, math.inf if behind is None else float(behind)
 
 
 def _cell(name: str, value: object) -> str:

@@ -7,7 +7,7 @@ writer does.
 
 import datetime
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from gaussdecode.daemon.mirroring import Mirror
@@ -15,6 +15,7 @@ from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.compaction import compact
 from gaussdecode.land.retention import Hold, retain
 from gaussdecode.logs import Event, get_logger
+from gaussdecode.serve.kept import KeptSlot
 from gaussdecode.settings.landing_sections import LandingConfig
 
 INTERVAL_SECONDS: Final = 60.0  # arbitrary; a block of entries takes far longer to fill
@@ -31,7 +32,10 @@ class Housekeeper:
         interval: seconds between two looks.
         is_paused: whether merging, which can wait, has to.
         mirror: state of the mirror; entries that it has not got stay.
-        slots: number of the first entry that each virtual slot needs, by name.
+        slots: gives the virtual slots of the landing.
+
+    Attributes:
+        held_bytes: of files that stay beyond retention for virtual slots alone, at the last look; None before it.
     """
 
     def __init__(
@@ -42,7 +46,7 @@ class Housekeeper:
         interval: float = INTERVAL_SECONDS,
         is_paused: Callable[[], bool] = lambda: False,
         mirror: Mirror | None = None,
-        slots: Callable[[], Mapping[str, int]] = dict,
+        slots: Callable[[], Sequence[KeptSlot]] = list,
     ) -> None:
         self._log = log
         self._settings = settings
@@ -51,6 +55,7 @@ class Housekeeper:
         self._is_paused = is_paused
         self._mirror = mirror
         self._slots = slots
+        self.held_bytes: int | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="housekeeper", daemon=True)
 
@@ -98,14 +103,15 @@ class Housekeeper:
 
     def _expire(self, seconds: float) -> None:
         through = None if self._mirror is None else self._mirror.shipped
-        slots = self._slots()
-        hold = None
-        if slots:
-            hold = Hold(min(slots.values()), self._settings.max_slot_keep_size)
+        # A lost slot needs nothing more. What a damaged file needs nobody knows: everything.
+        slots = {slot.name: slot.n for slot in self._slots()}
+        needed = [n or 0 for n in slots.values() if n is None or n > self._log.floor]
+        hold = Hold(min(needed), self._settings.max_slot_keep_size) if needed else None
         entry = retain(self._log, datetime.timedelta(seconds=seconds), through, hold)
+        self.held_bytes = 0 if hold is None else hold.bytes
         if entry is None or entry.floor is None:
             return
         _log.info(Event.LANDING_EXPIRED, entry=entry.n, floor=entry.floor)
-        lost = sorted(name for name, n in slots.items() if n <= entry.floor)
+        lost = sorted(name for name, n in slots.items() if (n or 0) <= entry.floor)
         if lost:
             _log.error(Event.SERVE_SLOTS_LOST, slots=lost, floor=entry.floor)

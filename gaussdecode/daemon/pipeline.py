@@ -10,9 +10,10 @@ import dataclasses
 import functools
 import secrets
 import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Self
+from typing import Any, Final, Self
 
 from gaussdecode.collect.entry_barrier import EntryBarrier
 from gaussdecode.collect.spool import Spool
@@ -52,7 +53,8 @@ from gaussdecode.model.landing import EntryKind, SourceIdentity, SourcePosition
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.title import table_title
 from gaussdecode.objects.store import open_store
-from gaussdecode.serve.kept import kept_slots
+from gaussdecode.serve.kept import read_slots
+from gaussdecode.serve.lags import Lags, slot_record
 from gaussdecode.settings.rules import SourceKind
 from gaussdecode.settings.sections import Config
 from gaussdecode.settings.source_sections import table_pairs
@@ -67,6 +69,7 @@ from gaussdecode.source.slot import LandingPosition, Place
 from gaussdecode.source.start import same_place_problem
 
 _log = get_logger("daemon")
+_SLOTS_SECONDS: Final = 1.0  # between two looks at virtual slots
 
 
 class Pipeline:
@@ -123,6 +126,8 @@ class Pipeline:
         self.is_restart_wanted = False
         self.fetching: str | None = None  # how far the log is that comes from the mirror
         self._housekeeper: Housekeeper | None = None
+        self._lags: Lags | None = None
+        self._slots_seen: tuple[float, list[dict[str, Any]]] = (-_SLOTS_SECONDS, [])  # Any: JSON
         self.mirror: Mirror | None = None
         self.log: CommitLog | None = None
         self.writer: Writer | None = None
@@ -240,9 +245,11 @@ class Pipeline:
             self._on_error,
             is_paused=self._is_paused,
             mirror=self.mirror,
-            slots=functools.partial(kept_slots, landing.root),
+            slots=functools.partial(read_slots, landing.root),
         )
         self._housekeeper.start()
+        log = self.log
+        self._lags = Lags(lambda: (log.floor + 1, log.next_n - 1), log.iterate)
         position = self.log.position
         self.landed.reach(self.log.next_n - 1, None if position is None else position.lsn)
         return self.log
@@ -448,6 +455,12 @@ class Pipeline:
         )
         counts["land_disk_full"] = float(self.is_waiting_for_space)
         counts["land_free_bytes"], counts["land_min_free_bytes"] = self._reserve.measure()
+        held = None if self._housekeeper is None else self._housekeeper.held_bytes
+        if held is not None:
+            counts["land_virtual_slot_held_bytes"] = float(held)
+            limit = self._config.landing.max_slot_keep_size
+            if limit is not None:
+                counts["land_virtual_slot_limit_bytes"] = float(limit)
         if self.mirror is not None:
             counts.update(self.mirror.stats())
         if self.writer is not None:
@@ -457,6 +470,15 @@ class Pipeline:
             counts["land_published_seconds_total"] = self.writer.committing.seconds
             counts["collect_blocked_seconds_total"] = self.writer.blocked_seconds
         return counts
+
+    def virtual_slots(self) -> list[dict[str, Any]]:  # Any: JSON
+        """The virtual slots of `gaussdecode serve`, as they are on disk."""
+        now, lags = time.monotonic(), self._lags
+        if lags is not None and now - self._slots_seen[0] > _SLOTS_SECONDS:
+            slots = read_slots(self._config.landing.root)
+            found = lags.look(slots)
+            self._slots_seen = (now, [slot_record(slot, found[slot.name]) for slot in slots])
+        return self._slots_seen[1]
 
     def histograms(self) -> dict[str, dict[Labels, Counted]]:
         """Durations of the landing, by metric without its prefix and by labels."""

@@ -229,6 +229,7 @@ class Supervisor:
             self._acts.is_paused,
         ) as pipeline:
             self._pipeline = pipeline
+            self._running.virtual_slots = pipeline.virtual_slots
             self._readings = readings = Readings(self._facts, self._running, pipeline)
             self._summary = summary = Summary(pipeline.landed, time.monotonic())
             server = self._serve(readings)

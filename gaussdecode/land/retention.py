@@ -22,17 +22,19 @@ from gaussdecode.model.entry import CheckpointHeader, CommitEntry
 from gaussdecode.model.landing import EntryKind
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(slots=True)
 class Hold:
     """Old entries that somebody still has to read.
 
     Attributes:
         needed_from: number of the first of them.
         most_bytes: of files that stay for this reason alone; None for no bound.
+        bytes: of files that do, after `retain`.
     """
 
     needed_from: int
     most_bytes: int | None
+    bytes: int = 0
 
 
 def retain(
@@ -100,7 +102,6 @@ def _held_back(log: CommitLog, header: CheckpointHeader, hold: Hold) -> Checkpoi
         header: the newest block that is old enough.
         hold: what stays, as far as its bound allows.
     """
-    held = 0
     for first, last, path in reversed(log.entries.checkpoints()):
         if last > header.last:
             continue
@@ -109,9 +110,10 @@ def _held_back(log: CommitLog, header: CheckpointHeader, hold: Hold) -> Checkpoi
         if last < hold.needed_from:
             return log.entries.header(path)
         files = (file for entry in log.entries.iterate(first, last) for file in entry.files)
-        held += sum(file.bytes for file in files)
-        if hold.most_bytes is not None and held > hold.most_bytes:
+        size = sum(file.bytes for file in files)
+        if hold.most_bytes is not None and hold.bytes + size > hold.most_bytes:
             return log.entries.header(path)
+        hold.bytes += size
     return None
 
 

@@ -143,4 +143,21 @@ LAND: Final[tuple[Metric, ...]] = (
         "Tables of which nothing lands until a snapshot of them",
         "Above 0: `gaussdecode status` names them; take a snapshot of each.",
     ),
+    gauge(
+        "land_lost_virtual_slots",
+        "slots",
+        "Virtual slots of gaussdecode serve that need entries which retention has removed",
+        "Above 0: `gaussdecode status` names them; their clients have to begin anew.",
+    ),
+    gauge(
+        "land_virtual_slot_held_bytes",
+        "bytes",
+        "Size of files that stay beyond landing.retention for virtual slots of gaussdecode serve alone",
+        "Near land_virtual_slot_limit_bytes: a slot will be lost; see `gaussdecode status`.",
+    ),
+    gauge(
+        "land_virtual_slot_limit_bytes",
+        "bytes",
+        "landing.max-slot-keep-size; not shown without a bound or without retention",
+    ),
 )

@@ -9,6 +9,7 @@ from gaussdecode.metrics.decode import DECODE
 from gaussdecode.metrics.land import LAND
 from gaussdecode.metrics.metric import Metric
 from gaussdecode.metrics.queues import QUEUES
+from gaussdecode.metrics.serve import SERVE
 from gaussdecode.metrics.snapshot import SNAPSHOT
 from gaussdecode.metrics.source import SOURCE
 
@@ -20,6 +21,7 @@ METRICS: Final[tuple[Metric, ...]] = (
     *LAND,
     *SNAPSHOT,
     *DAEMON,
+    *SERVE,
 )
 BY_NAME: Final[Mapping[str, Metric]] = {
     name: metric for metric in METRICS for name in metric.series

@@ -1,31 +1,86 @@
-"""Read the virtual slots of a landing from beside the server that has them, as retention does.
+"""Read the virtual slots of a landing from beside the server that has them, as the daemon does.
 
 Given the root of a landing. Needs no lock: a slot's file is replaced as a whole.
 """
 
+import dataclasses
+import fcntl
+import os
 from pathlib import Path
 from typing import Final
 
+from gaussdecode.land.names import LOCK, SERVE
 from gaussdecode.model.seal import read_sealed
 
 SLOTS: Final = "serve/slots"
 
 
-def kept_slots(root: Path) -> dict[str, int]:
-    """Number of the first entry that each slot has not confirmed, by name.
+@dataclasses.dataclass(frozen=True, slots=True)
+class KeptSlot:
+    """A virtual slot as its file has it.
 
-    Of a slot whose file cannot be read nobody knows what it needs: it counts as entry 0.
+    Attributes:
+        name: of the slot.
+        n: entries before this one are confirmed; None where the file cannot be read.
+        epoch: of `lsn`.
+        lsn: transactions that end up to here are confirmed.
+        plugin: output plug-in.
+        owner: user that created it; empty where there are no users.
+        is_connected: a client streams from it; None where that is not known.
     """
-    found: dict[str, int] = {}
+
+    name: str
+    n: int | None
+    epoch: int = 0
+    lsn: int = 0
+    plugin: str = ""
+    owner: str = ""
+    is_connected: bool | None = None
+
+
+def read_slots(root: Path) -> list[KeptSlot]:
+    """All slots that are kept, by name."""
     try:
         paths = sorted((root / SLOTS).glob("[a-z0-9_]*.json"))
     except OSError:
-        return {}
+        return []
+    found = []
+    is_served = is_running(root) if paths else False
     for path in paths:
         try:
-            found[path.stem] = int(read_sealed(path.read_bytes())["n"])
+            record = read_sealed(path.read_bytes())
+            active = record.get("is_active") if is_served is not False else False
+            slot = KeptSlot(
+                path.stem,
+                int(record["n"]),
+                int(record.get("epoch", 0)),
+                int(record.get("lsn", 0)),
+                str(record.get("plugin", "")),
+                str(record.get("owner", "")),
+                active if is_served is not None else None,
+            )
         except FileNotFoundError:
             continue  # it was dropped meanwhile
         except (OSError, KeyError, TypeError, ValueError):
-            found[path.stem] = 0
+            slot = KeptSlot(path.stem, None)
+        found.append(slot)
     return found
+
+
+def is_running(root: Path) -> bool | None:
+    """Whether a server has the slots of a landing now; None where this user may not know."""
+    try:
+        handle = os.open(root / SERVE / LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return None
+    finally:
+        os.close(handle)  # a server that starts just now tries again
+    return False

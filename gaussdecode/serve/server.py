@@ -7,6 +7,7 @@ import ipaddress
 import json
 import re
 import ssl
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
@@ -19,6 +20,7 @@ from gaussdecode.serve import messages
 from gaussdecode.serve.block import Output
 from gaussdecode.serve.catalog import Catalog
 from gaussdecode.serve.connection import Connection
+from gaussdecode.serve.counts import Counts
 from gaussdecode.serve.errors import ServeError
 from gaussdecode.serve.feed import Feeds
 from gaussdecode.serve.session import Session
@@ -81,7 +83,10 @@ class Server:
         keep: `landing.max-slot-keep-size`, for errors; None where it is not known.
 
     Attributes:
+        root: directory of the landing.
         sessions: by number.
+        counts: what it counts.
+        beat: monotonic time at which the event loop last had a turn, of once in a second.
 
     Raises:
         ConfigError: there is no landing, another server has it, or a setting is refused.
@@ -99,7 +104,7 @@ class Server:
         self.settings = settings
         self._plugins = plugins
         self._tls = tls
-        self._root = root
+        self.root = root
         self._check_listen()
         self.users = Users(settings.users_file) if settings.users_file is not None else None
         self._networks = [ipaddress.ip_network(each) for each in settings.allow]
@@ -118,6 +123,8 @@ class Server:
                 reason=f'replication slot "{name}": {what}; restore the file and restart, or drop the slot',
             )
         self.sessions: dict[int, Session] = {}
+        self.counts = Counts(self)
+        self.beat = time.monotonic()
         self._tasks: set[asyncio.Task[None]] = set()
         self._next = 0
         self._saving = asyncio.Lock()
@@ -185,7 +192,7 @@ class Server:
         try:
             port = server.sockets[0].getsockname()[1]
             _log.info(
-                Event.SERVE_STARTED, listen=str(listen), root=str(self._root), slots=len(self.slots)
+                Event.SERVE_STARTED, listen=str(listen), root=str(self.root), slots=len(self.slots)
             )
             started(port)
             await stop.wait()
@@ -205,11 +212,13 @@ class Server:
         """Begin the session of a new connection, or refuse it."""
         if not self._is_allowed(connection.peer):
             _log.warning(Event.CLIENT_REFUSED, client=connection.peer, reason="not in serve.allow")
+            self.counts.refuse("address")
             self._refuse(
                 connection, ServeError("28000", "no entry of serve.allow has this address")
             )
             return
         if len(self._tasks) >= self.settings.connections:
+            self.counts.refuse("connections")
             self._refuse(
                 connection,
                 ServeError(
@@ -295,6 +304,7 @@ class Server:
     async def _save_always(self) -> None:
         while True:
             await asyncio.sleep(SAVE_SECONDS)
+            self.beat = time.monotonic()
             try:
                 await self.save()
             except GaussDecodeError as error:

@@ -157,6 +157,7 @@ class Session:
         self._prepared: dict[str, _Prepared] = {}
         self._portals: dict[str, _Portal] = {}
         self._transaction = b"I"
+        self._is_in = False
 
     # ---- life ------------------------------------------------------------------------------
 
@@ -170,6 +171,7 @@ class Session:
                 raise ServeError(
                     "08006", "the log-in took too long", hint="See serve.login-timeout."
                 ) from None
+            self._is_in = is_in
             if is_in:
                 self.connection.limit = self.server.settings.message_bytes
                 await self._serve()
@@ -189,6 +191,8 @@ class Session:
             await self._leave()
 
     def _fatal(self, problem: ServeError) -> None:
+        if not self._is_in:
+            self.server.counts.refuse("login")
         _log.warning(
             Event.CLIENT_REFUSED,
             client=self.connection.peer,
@@ -721,10 +725,12 @@ class Session:
             output = self.output_of(slot.plugin, options)
             start = dataclasses.replace(statements.start_of(slot), lsn=max(slot.lsn, command.lsn))
             self.stream = Stream(
-                self.connection, self.feed(), slot, output, start, seconds,
+                self.connection, self.feed(), slot, output, start, self.server.counts.of(slot),
+                seconds,
                 is_opengauss=self._is_opengauss,
             )  # fmt: skip
             self.slot_name = slot.name
+            slot.stream(is_active=True)
             _log.info(
                 Event.CLIENT_STREAMS,
                 client=self.connection.peer,
@@ -736,6 +742,7 @@ class Session:
             await self.stream.run()
         finally:
             if self.stream is not None:
+                slot.stream(is_active=False)
                 _log.info(
                     Event.CLIENT_STREAM_ENDED,
                     client=self.connection.peer,
@@ -824,6 +831,7 @@ class Session:
         if name not in self.server.slots.damaged or self._account is not None:
             self._own(name)  # of a damaged one nobody knows the owner
         self.server.slots.drop(name)
+        self.server.counts.forget(name)
         _log.info(Event.CLIENT_SLOT, slot_name=name, user=self.user, act="drop")
 
     async def advance_slot(self, name: str, lsn: int) -> Slot:

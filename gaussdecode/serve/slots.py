@@ -34,6 +34,8 @@ _SLOTS: Final = "slots"
 _NAME: Final = re.compile(r"[a-z0-9_]{1,63}")
 _VERSION: Final = 1
 _MODE: Final = 0o640
+_LOCK_TRIES: Final = 10
+_LOCK_SECONDS: Final = 0.02
 _FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -57,6 +59,7 @@ class Slot:
         user: who streams from it now; None for nobody.
         process: number of that session.
         owner_process: session that created it, in which a temporary one ends.
+        is_active: a client streams from it; kept, for those who look from beside the server.
         is_dirty: it changed since it was written.
     """
 
@@ -75,6 +78,7 @@ class Slot:
     user: str | None = None
     process: int | None = None
     owner_process: int | None = None
+    is_active: bool = False
     is_dirty: bool = False
 
     def confirm(self, n: int, epoch: int, lsn: int, csn: int) -> None:
@@ -87,12 +91,30 @@ class Slot:
         self.csn = max(csn, self.csn)
         self.used = time.time()
 
+    def stream(self, *, is_active: bool) -> None:
+        """Note that a client begins or ends to stream."""
+        self.is_active = is_active
+        self.is_dirty = True
+
     def record(self) -> dict[str, Any]:  # Any: JSON
         """What is kept of it."""
         names = (
             "name", "plugin", "owner", "database", "landing_id", "n", "epoch", "lsn", "csn", "created", "used",
+            "is_active",
         )  # fmt: skip
         return {"version": _VERSION, **{name: getattr(self, name) for name in names}}
+
+
+def _is_locked(handle: int) -> bool:
+    """Lock a file; who only looks whether it is locked has it for a moment (`serve.kept`)."""
+    for _ in range(_LOCK_TRIES):
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            time.sleep(_LOCK_SECONDS)
+        else:
+            return True
+    return False
 
 
 class Slots:
@@ -126,11 +148,9 @@ class Slots:
             raise ConfigError(
                 f"{self._place}: {error.strerror}; run as the owner of the landing"
             ) from None
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        if not _is_locked(self._lock):
             os.close(self._lock)
-            raise ConfigError(f"{root}: another gaussdecode serve has this landing") from None
+            raise ConfigError(f"{root}: another gaussdecode serve has this landing")
         for path in sorted(self._place.iterdir()):
             if path.suffix == ".json" and not path.name.startswith("."):
                 try:
@@ -144,6 +164,7 @@ class Slots:
             check_version(record, _VERSION)
             del record["version"]
             slot = Slot(**{name: value for name, value in record.items() if name != "hash"})
+            slot.is_active = False
         except (OSError, TypeError, ValueError, KeyError, RecursionError) as error:
             known = isinstance(error, NewerFormatError | OSError)
             what = str(error) if known else "it is not what was written"

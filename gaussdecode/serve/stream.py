@@ -5,8 +5,10 @@ messages. The sender waits where the client is slow, so that a client holds a bo
 """
 
 import asyncio
+import contextlib
+import dataclasses
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -37,6 +39,35 @@ def now_us() -> int:
     return time.time_ns() // 1000
 
 
+@dataclasses.dataclass(slots=True)
+class Sent:
+    """What the streams of a slot have sent since the start of the server.
+
+    Attributes:
+        rows: changes.
+        bytes: bytes of messages.
+    """
+
+    rows: int = 0
+    bytes: int = 0
+    _wait: tuple[float, float | None] = (0.0, None)  # seconds, and since when one waits now
+
+    @property
+    def waited_seconds(self) -> float:
+        """Seconds in which a sender waited for its client, up to now."""
+        seconds, since = self._wait
+        return seconds if since is None else seconds + time.monotonic() - since
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """A sender waits for its client."""
+        self._wait = (self.waited_seconds, time.monotonic())
+        try:
+            yield
+        finally:
+            self._wait = (self.waited_seconds, None)
+
+
 class Stream:
     """One START_REPLICATION.
 
@@ -46,6 +77,7 @@ class Stream:
         slot: taken by its session.
         output: writes its messages.
         start: where to begin.
+        total: counts what all streams of the slot send.
         timeout: seconds after which a silent client is cut off; 0 for never.
         is_opengauss: the client speaks openGauss' form of keepalives and statuses.
 
@@ -55,7 +87,6 @@ class Stream:
         messages: messages that were sent.
         sent: the highest LSN that the client may confirm.
         reached: everything up to here was sent.
-        waits: seconds in which the sender waited for the client.
         is_at_end: everything that has landed was sent.
         read_lsn: end of the last transaction that was read.
         read_changes: changes that were read and are not written by the plug-in.
@@ -69,6 +100,7 @@ class Stream:
         slot: Slot,
         output: Output,
         start: ReadPosition,
+        total: Sent,
         timeout: float,
         *,
         is_opengauss: bool = False,
@@ -78,13 +110,13 @@ class Stream:
         self._slot = slot
         self._output = output
         self._walk = Walk(feed, start, slot.name)
+        self._total = total
         self._is_opengauss = is_opengauss
         self._timeout = timeout
         self._written = asyncio.get_running_loop().time()
         self._entries: list[ReadPosition] = []
         self.rows = self.bytes = self.messages = 0
         self.sent = self.reached = start.lsn
-        self.waits = 0.0
         self.is_at_end = False
         self.read_lsn = start.lsn
         self.read_changes = 0
@@ -147,6 +179,7 @@ class Stream:
             first = last
         self.held = (0, 0, 0)
         self.rows += len(block.row_table)
+        self._total.rows += len(block.row_table)
 
     async def _send_part(self, written: Messages, first: int, last: int) -> None:
         data = xlog_data(
@@ -161,11 +194,11 @@ class Stream:
         self._write(data)
         self.sent = max(self.sent, int(written.end_lsn[first:last].max()))
         self.bytes += len(data)
+        self._total.bytes += len(data)
         self.messages += last - first
         if self._connection.is_clogged:
-            began = time.monotonic()
-            await self._connection.drain()
-            self.waits += time.monotonic() - began
+            with self._total.waiting():
+                await self._connection.drain()
         else:
             await asyncio.sleep(0)  # others have their turn
 

@@ -199,7 +199,7 @@ class _Reader:
         self._check_mirror(tree, fields["landing.mirror"])
         self._check_monitoring(tree, fields["monitoring"])
         self._check_guard(tree, fields["guard"])
-        self._check_serve(tree, fields["serve"])
+        self._check_serve(tree, fields["serve"], fields["monitoring"])
         if self.problems or not isinstance(slot, str):
             return None
         if kind is SourceKind.GAUSSDB:
@@ -572,12 +572,25 @@ class _Reader:
                 (at("pause-before"), "guard.pause-before: above guard.warn-before")
             )
 
-    def _check_serve(self, tree: Section, fields: Mapping[str, Any]) -> None:  # Any: fields
+    def _check_serve(
+        self, tree: Section, fields: Mapping[str, Any], monitoring: Mapping[str, Any]
+    ) -> None:  # Any: fields
         at = _lines(self._sub(tree, "serve"))
         listen = fields.get("listen")
         if listen is not None and listen.host not in _LOOPBACK and not fields.get("users_file"):
             reason = f"{listen} is reached from other machines, without users; set serve.users-file"
             self.problems.append((at("listen"), f"serve.listen: {reason}"))
+        watched = fields.get("monitoring_listen")
+        reason = ""
+        if watched is not None and watched == monitoring.get("listen", MonitoringConfig().listen):
+            reason = "is monitoring.listen, the port of the daemon; use another port"
+        elif watched is not None and not (
+            watched.host in _LOOPBACK or monitoring.get("allow_remote")
+        ):
+            reason = "is reached from other machines; allowed with monitoring.allow-remote: true"
+        if reason:
+            text = f"serve.monitoring-listen: {watched} {reason}"
+            self.problems.append((at("monitoring-listen"), text))
         for key, needed in _TLS_PAIRS[:2]:
             if key.replace("-", "_") in fields and needed.replace("-", "_") not in fields:
                 self.problems.append((at(key), f"serve.{key}: has no use without {needed}"))

@@ -158,6 +158,13 @@ class PortFiles:
         }
 
 
+def serve_port_files(serve: ServeConfig) -> PortFiles | None:
+    """The files of the TLS of `gaussdecode serve`; None without TLS."""
+    if serve.tls_certificate_file is None or serve.tls_key_file is None:
+        return None
+    return PortFiles(serve.tls_certificate_file, serve.tls_key_file, section="serve")
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class GuardConfig:
     """Actions before the slot is lost or the disk is full; docs/operate.md, Guard."""

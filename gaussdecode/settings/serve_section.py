@@ -50,6 +50,14 @@ class ServeConfig:
             "Address of the port. One that other machines can reach needs `users-file`.",
         ),
     )
+    monitoring_listen: Address | None = dataclasses.field(
+        default=None,
+        metadata=setting(
+            AddressType(),
+            "Address of /metrics, /status, /livez, /readyz and /alerts of `gaussdecode serve`, another one than "
+            "`monitoring.listen`. Its TLS and `allow-remote` are those of `monitoring`. Without it there is no such port.",
+        ),
+    )
     allow: tuple[str, ...] = dataclasses.field(
         default=(),
         metadata=setting(

@@ -9,7 +9,7 @@ from kit.simdisk import SimFiles
 
 from gaussdecode.daemon.housekeeping import Housekeeper
 from gaussdecode.model.seal import canonical_json, sealed
-from gaussdecode.serve.kept import SLOTS, kept_slots
+from gaussdecode.serve.kept import SLOTS, read_slots
 from gaussdecode.settings.landing_sections import LandingConfig
 
 
@@ -25,7 +25,7 @@ def test_slots_hold_retention_back_within_a_bound(tmp_path: Path) -> None:
     log = Landing(files, "second").open()
     settings = LandingConfig(root=tmp_path, retention=0.0, max_slot_keep_size=None)
     errors: list[BaseException] = []
-    keeper = Housekeeper(log, settings, errors.append, slots=lambda: kept_slots(tmp_path))
+    keeper = Housekeeper(log, settings, errors.append, slots=lambda: read_slots(tmp_path))
     _write(tmp_path, "behind", 1)
     _write(tmp_path, "ahead", 3 * BLOCK)
     keeper.work()
@@ -37,7 +37,7 @@ def test_slots_hold_retention_back_within_a_bound(tmp_path: Path) -> None:
         log,
         dataclasses.replace(settings, max_slot_keep_size=0),
         errors.append,
-        slots=lambda: kept_slots(tmp_path),
+        slots=lambda: read_slots(tmp_path),
     )
     with structlog.testing.capture_logs() as logged:
         keeper.work()
@@ -49,4 +49,4 @@ def test_slots_hold_retention_back_within_a_bound(tmp_path: Path) -> None:
 
 def test_no_slots(tmp_path: Path) -> None:
     """A landing that nobody serves has none."""
-    assert kept_slots(tmp_path) == {}
+    assert read_slots(tmp_path) == []

@@ -91,6 +91,7 @@ def status_document(
         "snapshot": {} if running.snapshot is None else running.snapshot(),
         "is_snapshot_settled": running.is_snapshot_settled(),
         "coverage": landing.coverage.to_record(),
+        "virtual_slots": running.virtual_slots(),
         "version": gaussdecode.__version__,
     }
 

@@ -198,6 +198,7 @@ class Running:
         snapshot_faults: reasons why snapshot requests cannot be used, by path.
         is_snapshot_settled: whether it is known that no table waits for its existing rows.
         port_end: until when the certificate of the monitoring port is valid; None without TLS.
+        virtual_slots: slots of `gaussdecode serve`, fit for JSON.
     """
 
     standing: Standing = Standing()
@@ -213,6 +214,7 @@ class Running:
     snapshot_faults: Callable[[], dict[str, str]] = dict
     is_snapshot_settled: Callable[[], bool] = lambda: False
     port_end: Callable[[], float] | None = None
+    virtual_slots: Callable[[], list[dict[str, Any]]] = list  # Any: JSON
 
     @property
     def shown_state(self) -> str:

@@ -138,6 +138,7 @@ class MonitoringServer(PageServer):
             None for no such page.
         act: answers ``POST /ctl``; None for no acts.
         tls: gives what a new connection is to use; None for no TLS.
+        name: name of the setting that says where, for errors.
 
     Attributes:
         scrapes: how often /metrics was asked for; counted before it is read.
@@ -157,6 +158,7 @@ class MonitoringServer(PageServer):
         render_page: Callable[[str | None], bytes] | None = None,
         act: Post | None = None,
         tls: Callable[[], ssl.SSLContext] | None = None,
+        name: str = "monitoring.listen",
     ) -> None:
         self.scrapes = 0
 
@@ -184,7 +186,7 @@ class MonitoringServer(PageServer):
                 return lambda: html(render_page(name))
             return pages.get(path)
 
-        super().__init__("monitoring.listen", listen, find, act, tls)
+        super().__init__(name, listen, find, act, tls)
 
 
 def _plain(is_good: bool, text: str) -> Page:

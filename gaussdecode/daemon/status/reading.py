@@ -141,6 +141,7 @@ class Readings:
             "land_quarantine_entries_total": landing.landed.count(EntryKind.QUARANTINE),
             "land_quarantined_tables": len(landing.quarantined),
             "land_snapshot_unreadable_requests": len(running.snapshot_faults()),
+            "land_lost_virtual_slots": sum(of["is_lost"] is True for of in running.virtual_slots()),
             **guard_values(running.guard),
             **landing.stats(),
         }

@@ -50,6 +50,7 @@ NO_PROGRESS_SECONDS: Final = 600.0
 PREPARED_SECONDS: Final = 3600.0
 HELD_SECONDS: Final = 300.0
 RESTART_SECONDS: Final = 1800.0
+VIRTUAL_SLOT_SHARE: Final = 0.8
 CERTIFICATE_SECONDS: Final = 14 * 86400.0
 WINDOW_SECONDS: Final = 900.0
 _STALLED: Final = 0.5
@@ -643,6 +644,37 @@ def wraparound(kept: float, frozen: float) -> Told | None:
     )
 
 
+def _virtual_slot_lost(seen: Seen) -> Told | None:
+    lost = seen.get("land_lost_virtual_slots") or 0
+    if not lost:
+        return None
+    slots = "1 virtual slot is" if lost == 1 else f"{lost:.0f} virtual slots are"
+    return (
+        f"{slots} lost: retention has removed what clients of gaussdecode serve had not confirmed.",
+        (
+            f"{seen.command('status', str(seen.config))} names them. Drop each, create it anew, and bring the "
+            "rows on the client's side up to date from the source."
+        ),
+    )
+
+
+def _virtual_slot_near_its_end(seen: Seen) -> Told | None:
+    held = seen.get("land_virtual_slot_held_bytes") or 0.0
+    limit = seen.get("land_virtual_slot_limit_bytes")
+    if limit is None or held <= VIRTUAL_SLOT_SHARE * limit:
+        return None
+    return (
+        (
+            f"{size(held)} of files stay for a virtual slot of gaussdecode serve alone. Above "
+            f"{size(limit)} the slot is lost."
+        ),
+        (
+            f"{seen.command('status', str(seen.config))} names the slot that is furthest behind. Have its client go "
+            "on, or drop it. If the disk has the space, raise landing.max-slot-keep-size and reload."
+        ),
+    )
+
+
 def _queues_full(seen: Seen) -> Told | None:
     rates = seen.rates
     if rates is None or rates.at < WINDOW_SECONDS / 2:  # catching up after a start is no trouble
@@ -720,10 +752,18 @@ STATES: Final[tuple[State, ...]] = (
     State("snapshot-failed", _E, "GaussdecodeSnapshotFailed", _snapshot_failed),
     State("snapshot-request", _E, "GaussdecodeSnapshotFailed", _snapshot_request),
     State("suspect", _E, "GaussdecodeSuspectTransactions", _suspects),
+    State("virtual-slot-lost", _E, "GaussdecodeVirtualSlotLost", _virtual_slot_lost),
     State("down", _E, "GaussdecodeDown", None, is_unready=True),
     State("paused", _W, "GaussdecodePaused", _paused, is_unready=True, explains=_STUCK),
     State("disk-filling", _W, "GaussdecodeDiskFillingUp", _disk_filling),
     State("mirror-away", _W, "GaussdecodeMirrorAway", _mirror_away),
+    State(
+        "virtual-slot-near-its-end",
+        _W,
+        "GaussdecodeVirtualSlotNearItsEnd",
+        _virtual_slot_near_its_end,
+    ),
+    State("client-behind", _W, "GaussdecodeClientBehind", None),
     State("certificate-ends", _W, "GaussdecodeCertificateEnds", _certificate_ends),
     State("guard-blind", _W, "GaussdecodeGuardBlind", _guard_blind),
     State(

@@ -34,7 +34,7 @@ from gaussdecode.metrics.table import BY_NAME
 Values = dict[str, dict[tuple[str, ...], float]]
 DOCS: Final = Path(__file__).parents[3] / "docs"
 BY_STATE: Final = {state.name: state for state in STATES}
-FROM_OUTSIDE: Final = {"down", "restarting"}
+FROM_OUTSIDE: Final = {"down", "restarting", "client-behind"}
 WELL: Final = Seen(
     values={"gaussdecode_source_connected": {(): 1.0}},
     ages={},
@@ -121,6 +121,11 @@ BAD: Final = (
         {g("land_suspect_entries_total"): "0x60 1x60"},
         {"ages": {"land_suspect_entries_total": 60.0}},
     ),
+    Case("virtual-slot-lost", {g("land_lost_virtual_slots"): "2x120"}),
+    Case(
+        "virtual-slot-near-its-end",
+        {g("land_virtual_slot_held_bytes"): "801x120", g("land_virtual_slot_limit_bytes"): "1000x120"},
+    ),
     Case("certificate-ends", {g("daemon_certificate_end_time_seconds"): "1210000x120"}),
     Case("certificate-ends", {g("daemon_certificate_end_time_seconds"): "6000x120"}),
     Case("certificate-ends", {g("daemon_certificate_end_time_seconds"): "NaN " * 121}),
@@ -201,6 +206,9 @@ GOOD: Final = (
     Case("snapshot-failed", {g("land_snapshot_failed_tables"): "0x120"}),
     Case("prepared-long", {g("collect_prepared_seconds"): "3599x120"}),
     Case("paused", {g("daemon_paused"): "0x120"}),
+    Case("virtual-slot-lost", {g("land_lost_virtual_slots"): "0x120"}),
+    Case("virtual-slot-near-its-end", {g("land_virtual_slot_held_bytes"): "800x120", g("land_virtual_slot_limit_bytes"): "1000x120"}),
+    Case("virtual-slot-near-its-end", {g("land_virtual_slot_held_bytes"): "9e12x120"}),
     Case("certificate-ends", {g("daemon_certificate_end_time_seconds"): "1216201x120"}),
     Case("turns-held", {g("collect_turn_held_seconds"): "300x120"}),
     Case("not-streamed", {g("source_streaming_fallbacks_total"): "1x120"},
@@ -323,6 +331,8 @@ def test_bounds_are_those_of_the_rules() -> None:
     assert RULE["GaussdecodeTurnsHeld"]["expr"].endswith(f"> {states.HELD_SECONDS:.0f}")
     days = states.CERTIFICATE_SECONDS / 86400
     assert f"< {days:.0f} * 86400" in RULE["GaussdecodeCertificateEnds"]["expr"]
+    near = RULE["GaussdecodeVirtualSlotNearItsEnd"]["expr"]
+    assert f"> {states.VIRTUAL_SLOT_SHARE} *" in near
     assert "[30m]" in RULE["GaussdecodeReconnects"]["expr"]
     assert states.RESTART_SECONDS == 1800
 
