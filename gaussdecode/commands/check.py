@@ -47,15 +47,17 @@ from gaussdecode.operations.check.plan import (
 from gaussdecode.operations.check.plan_gaussdb import plan_gaussdb
 from gaussdecode.operations.check.port import examine_port
 from gaussdecode.operations.check.report import Grid, Report
+from gaussdecode.operations.check.serve import examine_serve
 from gaussdecode.operations.check.source_tables import differing_tables
-from gaussdecode.operations.check.unit import unit_problems
+from gaussdecode.operations.check.unit import serve_unit_problems, unit_problems
 from gaussdecode.operations.connections import address_of, is_gaussdb, open_server
 from gaussdecode.operations.owner import load_as_owner
-from gaussdecode.operations.unit import find_unit, unit_memory_max, unit_of
+from gaussdecode.operations.unit import SERVE_UNIT, find_unit, unit_memory_max, unit_of
 from gaussdecode.settings.dsn import describe
 from gaussdecode.settings.load import process_memory_bytes
 from gaussdecode.settings.rules import SourceKind
 from gaussdecode.settings.sections import Config
+from gaussdecode.settings.serve_section import ServeConfig
 from gaussdecode.settings.source_sections import NOT_STREAMED
 from gaussdecode.source.gaussdb.server import GaussServerState
 from gaussdecode.source.postgresql.connection import connect
@@ -106,6 +108,7 @@ def _look_at_unit(config: Config, report: Report) -> None:
     """Add problems of the unit; root sees its files, which the owner of the landing may not."""
     if not report.is_offline:
         report.problems += unit_problems(config, find_unit(config.path))
+        report.problems += serve_unit_problems(config, find_unit(config.path, SERVE_UNIT))
 
 
 def _examine(config: Config, report: Report) -> None:
@@ -134,6 +137,7 @@ def _examine(config: Config, report: Report) -> None:
             *examine_memory(config, unit_memory_max(unit), f"MemoryMax of {unit}"),
         ]
         _ask_daemon(config, report)
+        _report_serve(config, report)
     _report_memory(config, report)
     options = option_rows(config, plan.profile)
     report.grids["options"] = Grid(
@@ -318,6 +322,16 @@ def _report_landing(config: Config, plan: Plan, report: Report) -> None:
 def _report_mirror(config: Config, report: Report) -> None:
     seen = examine_mirror(config)
     report.facts.append(("mirror", seen.text))
+    report.problems += seen.problems
+    report.findings += seen.findings
+
+
+def _report_serve(config: Config, report: Report) -> None:
+    """Judge what `gaussdecode serve` reads, where it is configured or has a unit."""
+    if config.serve == ServeConfig() and find_unit(config.path, SERVE_UNIT) is None:
+        return
+    seen = examine_serve(config)
+    report.facts.append(("serve", f"{config.serve.listen}, {seen.text}"))
     report.problems += seen.problems
     report.findings += seen.findings
 

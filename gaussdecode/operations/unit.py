@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+SERVE_UNIT: Final = "gaussdecode-serve"
+"""The unit of `gaussdecode serve`, before its @."""
 _SECONDS: Final = 5.0  # arbitrary
 _INFINITY: Final = (1 << 64) - 1
 _HOMES: Final = ("/home", "/root", "/run/user")
@@ -49,9 +51,9 @@ class Unit:
     writable: tuple[str, ...] | None
 
 
-def unit_of(path: Path) -> str:
+def unit_of(path: Path, template: str = "gaussdecode") -> str:
     """Name of the unit that reads a configuration file."""
-    return f"gaussdecode@{path.stem}.service"
+    return f"{template}@{path.stem}.service"
 
 
 def unit_memory_max(unit: str) -> int | None:
@@ -64,9 +66,14 @@ def unit_memory_max(unit: str) -> int | None:
     return int(limit) if limit.isdigit() and int(limit) != _INFINITY else None
 
 
-def find_unit(path: Path) -> Unit | None:
-    """The unit that runs a configuration; None without one, or if it runs another file."""
-    name = unit_of(path)
+def find_unit(path: Path, template: str = "gaussdecode") -> Unit | None:
+    """The unit that runs a configuration; None without one, or if it runs another file.
+
+    Args:
+        path: the configuration.
+        template: name of the unit before its @.
+    """
+    name = unit_of(path, template)
     facts = _properties(name, *_UNIT)
     if f" {path.absolute()} " not in f"{facts.get('ExecStart')} ":
         return None

@@ -41,7 +41,7 @@ from gaussdecode.settings.source_sections import (
 from gaussdecode.settings.types import Patterns, Setting, ValueType
 from gaussdecode.settings.yamlfile import Entry, Section, YamlError, parse, plain_scalar
 
-_LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
+LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 _TLS_PAIRS: Final = (
     ("tls-certificate-file", "tls-key-file"),
     ("tls-key-file", "tls-certificate-file"),
@@ -550,7 +550,7 @@ class _Reader:
     def _check_monitoring(self, tree: Section, fields: Mapping[str, Any]) -> None:  # Any: fields
         at = _lines(self._sub(tree, "monitoring"))
         listen = fields.get("listen")
-        if listen is not None and listen.host not in _LOOPBACK and not fields.get("allow_remote"):
+        if listen is not None and listen.host not in LOOPBACK and not fields.get("allow_remote"):
             how = "without a login" if fields.get("tls_certificate_file") else "without TLS"
             reason = (
                 f"{listen} is reached from other machines, {how}; "
@@ -577,7 +577,7 @@ class _Reader:
     ) -> None:  # Any: fields
         at = _lines(self._sub(tree, "serve"))
         listen = fields.get("listen")
-        if listen is not None and listen.host not in _LOOPBACK and not fields.get("users_file"):
+        if listen is not None and listen.host not in LOOPBACK and not fields.get("users_file"):
             reason = f"{listen} is reached from other machines, without users; set serve.users-file"
             self.problems.append((at("listen"), f"serve.listen: {reason}"))
         watched = fields.get("monitoring_listen")
@@ -585,7 +585,7 @@ class _Reader:
         if watched is not None and watched == monitoring.get("listen", MonitoringConfig().listen):
             reason = "is monitoring.listen, the port of the daemon; use another port"
         elif watched is not None and not (
-            watched.host in _LOOPBACK or monitoring.get("allow_remote")
+            watched.host in LOOPBACK or monitoring.get("allow_remote")
         ):
             reason = "is reached from other machines; allowed with monitoring.allow-remote: true"
         if reason:

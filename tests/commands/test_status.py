@@ -165,6 +165,29 @@ def test_says_how_many_are_prepared(
     assert (f" orders: {told}{end}" in out.splitlines()) if told else ("PREPARED" not in out)
 
 
+def test_says_how_far_clients_are(
+    tmp_path: Path, port: int, changes: dict[str, object], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The one that is furthest behind first, and lost ones before all; a dash for what is not known."""
+    slot = {
+        "name": "near", "plugin": "pgoutput", "owner": None, "confirmed_lsn": "0/99", "behind_bytes": 5,
+        "behind_seconds": 0.0, "is_connected": None, "is_lost": False,
+    }  # fmt: skip
+    far = {**slot, "name": "far", "behind_bytes": 2_000_000, "is_connected": True, "owner": "me"}
+    lost = {**slot, "name": "gone", "behind_seconds": None, "is_lost": True}
+    changes["virtual_slots"] = [slot, far, lost]
+    assert main(["status", config(tmp_path, port)]) == EX_OK
+    told = [line for line in capsys.readouterr().out.splitlines() if "virtual slot" in line]
+    assert told == [
+        " orders: virtual slot gone: lost, confirmed 0/99, 5 B and - behind, user -, plug-in pgoutput",
+        (
+            " orders: virtual slot far: connected, confirmed 0/99, 2.0 MB and 0 s behind, user me, "
+            "plug-in pgoutput"
+        ),
+        " orders: virtual slot near: -, confirmed 0/99, 5 B and 0 s behind, user -, plug-in pgoutput",
+    ]
+
+
 def test_json_gives_every_field(
     tmp_path: Path, port: int, capsys: pytest.CaptureFixture[str]
 ) -> None:

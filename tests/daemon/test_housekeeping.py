@@ -47,6 +47,28 @@ def test_slots_hold_retention_back_within_a_bound(tmp_path: Path) -> None:
     assert not errors
 
 
+def test_what_slots_hold_is_counted_and_a_lost_one_holds_nothing(tmp_path: Path) -> None:
+    """Of the blocks that would go without them; unknown before the first look."""
+    files = SimFiles()
+    Landing(files, transactions=15).run()
+    log = Landing(files, "second").open()
+    settings = LandingConfig(root=tmp_path, retention=0.0)
+    keeper = Housekeeper(log, settings, print, slots=lambda: read_slots(tmp_path))
+    held = [keeper.held_bytes]
+    for needed in (1, 3 * BLOCK):
+        _write(tmp_path, "behind", needed)
+        keeper.work()
+        held.append(keeper.held_bytes)
+    assert held[0] is None
+    assert (held[1] or 0) > (held[2] or 0) > 0
+    floor = log.floor
+    assert floor > 0
+    _write(tmp_path, "behind", 1)
+    keeper.work()
+    assert log.floor > floor
+    assert keeper.held_bytes == 0
+
+
 def test_no_slots(tmp_path: Path) -> None:
     """A landing that nobody serves has none."""
     assert read_slots(tmp_path) == []

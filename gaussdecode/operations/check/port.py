@@ -5,12 +5,16 @@ import errno
 import os
 import socket
 from collections.abc import Sequence
+from typing import Final
 
 from gaussdecode.daemon.status.tls import server_context
 from gaussdecode.errors import ConfigError, SourceError
 from gaussdecode.operations.ask_daemon import OtherDaemonError, Record, ask_status
 from gaussdecode.operations.check.doctor import Finding
 from gaussdecode.settings.sections import Config
+from gaussdecode.settings.types import Address
+
+KEY: Final = "monitoring.listen"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -36,30 +40,34 @@ def examine_port(config: Config) -> Port:
             server_context(files)
         except ConfigError as error:
             return Port(str(error))
-    try:
-        found = socket.getaddrinfo(listen.host, listen.port, type=socket.SOCK_STREAM)[0]
-    except OSError as error:
-        return Port(_unusable(config, error.strerror or str(error)))
-    with socket.socket(found[0], socket.SOCK_STREAM) as trial:
-        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            trial.bind(found[4])
-            trial.listen(1)
-        except OSError as error:
-            if error.errno != errno.EADDRINUSE:
-                return Port(_unusable(config, os.strerror(error.errno or 0)))
-        else:
-            return Port()
+    failure = listen_error(listen)
+    if failure is None:
+        return Port()
+    if failure.errno != errno.EADDRINUSE:
+        return Port(unusable(KEY, listen, failure))
     try:
         record = ask_status(config)
     except OtherDaemonError as error:
-        return Port(_taken(config, f"the daemon of slot {error.slot}"))
+        return Port(taken(KEY, listen, f"the daemon of slot {error.slot}"))
     except SourceError as error:
         if config.monitoring.tls_files is not None:
             return Port(error.reason.removeprefix(f"{config.path.name}: "))
-        return Port(_taken(config, "another program"))
+        return Port(taken(KEY, listen, "another program"))
     causes = [_finding(config, cause) for cause in record.get("causes") or []]
     return Port(findings=causes, record=record)
+
+
+def listen_error(listen: Address) -> OSError | None:
+    """Try to listen on an address, and close it at once; why it fails, or None."""
+    try:
+        found = socket.getaddrinfo(listen.host, listen.port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(found[0], socket.SOCK_STREAM) as trial:
+            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            trial.bind(found[4])
+            trial.listen(1)
+    except OSError as error:
+        return error
+    return None
 
 
 def _finding(config: Config, cause: Record) -> Finding:
@@ -72,16 +80,19 @@ def _finding(config: Config, cause: Record) -> Finding:
     )
 
 
-def _taken(config: Config, holder: str) -> str:
-    listen = config.monitoring.listen
+def taken(key: str, listen: Address, holder: str) -> str:
+    """Say that a program has the port of a key."""
     return (
-        f"monitoring.listen: {listen} is taken by {holder}; use another port "
+        f"{key}: {listen} is taken by {holder}; use another port "
         f"(ss -ltnp 'sport = :{listen.port}' names the program)"
     )
 
 
-def _unusable(config: Config, reason: str) -> str:
+def unusable(key: str, listen: Address, error: OSError) -> str:
+    """Say that the address of a key cannot be listened on."""
+    is_name = isinstance(error, socket.gaierror)
+    reason = (error.strerror if is_name else os.strerror(error.errno or 0)) or str(error)
     return (
-        f"monitoring.listen: {config.monitoring.listen} cannot be listened on: {reason}; use an address of "
+        f"{key}: {listen} cannot be listened on: {reason}; use an address of "
         "this machine and a port above 1023"
     )

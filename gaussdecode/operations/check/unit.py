@@ -4,14 +4,14 @@ The rest of `check` works with the rights of the user that runs it, or of the la
 others, and systemd reads the credentials before any program of ours runs.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from gaussdecode.host.access import obstacle_for, rights
 from gaussdecode.operations.unit import Unit
 from gaussdecode.settings.dsn import CREDENTIAL, files_of
 from gaussdecode.settings.rules import SourceKind
-from gaussdecode.settings.sections import Config
+from gaussdecode.settings.sections import Config, serve_port_files
 
 
 def unit_problems(config: Config, unit: Unit | None) -> list[str]:
@@ -23,7 +23,26 @@ def unit_problems(config: Config, unit: Unit | None) -> list[str]:
     """
     if unit is None:
         return []
-    return [*_credentials(unit), *_files(config, unit), *_landing(config, unit)]
+    files = _read_by_daemon(config, unit)
+    return [*_credentials(unit), *_files(files, unit), *_landing(config, unit)]
+
+
+def serve_unit_problems(config: Config, unit: Unit | None) -> list[str]:
+    """Problems that keep the unit of `gaussdecode serve` from serving a configuration; none without a unit.
+
+    Args:
+        config: the configuration.
+        unit: its unit.
+    """
+    if unit is None:
+        return []
+    files = [("configuration", config.path)]
+    ports = (serve_port_files(config.serve), config.monitoring.tls_files)
+    for of in ports if config.serve.monitoring_listen is not None else ports[:1]:
+        files += [] if of is None else of.named.items()
+    if config.serve.users_file is not None:
+        files.append(("serve.users-file", config.serve.users_file))
+    return [*_files(files, unit), *_landing(config, unit)]
 
 
 def _credentials(unit: Unit) -> Iterator[str]:
@@ -40,8 +59,8 @@ def _credentials(unit: Unit) -> Iterator[str]:
             )
 
 
-def _files(config: Config, unit: Unit) -> Iterator[str]:
-    for key, path in _read_by_daemon(config, unit):
+def _files(files: Iterable[tuple[str, Path]], unit: Unit) -> Iterator[str]:
+    for key, path in files:
         hidden = _above(path, unit.hidden)
         if hidden is not None:
             yield f"{unit.name}: {key}: {path} is hidden from the unit, as all of {hidden}: move the file"

@@ -259,6 +259,24 @@ def test_sources_have_a_table() -> None:
     assert 'id="sources"' not in render_page(IDLE).decode()
 
 
+def test_virtual_slots_have_a_table() -> None:
+    """Lost ones are called so, and what is not known is a dash; without a slot there is no table."""
+    known = {
+        "name": "copy", "plugin": "pgoutput", "owner": "reader", "confirmed_lsn": "0/1234",
+        "behind_bytes": 5_000_000, "behind_seconds": 90.0, "is_connected": True, "is_lost": False,
+    }  # fmt: skip
+    damaged = {**dict.fromkeys(known), "name": "damaged"}
+    lost = {**known, "name": "gone", "is_lost": True, "behind_seconds": None}
+    slots = [known, damaged, lost]
+    picture = dataclasses.replace(IDLE, status={**IDLE.status, "virtual_slots": slots})
+    assert parsed(picture).open == []
+    text = render_page(picture).decode().partition('id="clients"')[2].partition("</section>")[0]
+    assert "<td>5.0 MB</td><td>90 s</td><td>connected</td>" in text
+    assert "<td>-</td><td>-</td><td>its file cannot be read</td>" in text
+    assert "<td>5.0 MB</td><td>-</td><td>lost</td>" in text
+    assert 'id="clients"' not in render_page(IDLE).decode()
+
+
 def test_texts_are_escaped() -> None:
     """Whatever a table, an error or a path is called, it stays text."""
     picture = dataclasses.replace(
