@@ -8,6 +8,7 @@ the kit and the daemon's log.
 
 import contextlib
 import dataclasses
+import math
 import os
 import re
 import signal
@@ -27,14 +28,25 @@ from kit.gaussdaemon import GaussDatabase, lands
 from kit.gaussprofile import V6_0_0
 from kit.gaussserver import GaussServer
 from kit.gaussseveral import several
+from kit.landrun import Landing
 from kit.poison import POISON, Poisoner
 from kit.postgres import Database, Postgres, make_certificates
 from kit.prometheus import Prometheus
 from kit.rules import hurried, installed
+from kit.served import Served, unpack_landing
+from kit.simdisk import SimFiles
 from kit.systemd import Supervised, Unit
 
 from gaussdecode.cli import main
+from gaussdecode.commands.serve import monitor
+from gaussdecode.daemon.housekeeping import Housekeeper
+from gaussdecode.daemon.status.http import MonitoringServer
 from gaussdecode.errors import EX_UNAVAILABLE
+from gaussdecode.metrics.exposition import Exposition, Snapshot
+from gaussdecode.serve.kept import KeptSlot
+from gaussdecode.settings.landing_sections import LandingConfig
+from gaussdecode.settings.sections import MonitoringConfig
+from gaussdecode.settings.types import Address
 
 pytestmark = pytest.mark.integration
 MakeDaemon = Callable[..., Daemon]
@@ -56,6 +68,9 @@ BOUNDS: Final = {
     "GaussdecodeGuardBlind": {"> 5": "> 2"},
 }
 PROVOKED: Final[set[str]] = set()
+PROVOKED_BY_CLIENTS: Final = (
+    "GaussdecodeClientBehind", "GaussdecodeVirtualSlotLost", "GaussdecodeVirtualSlotNearItsEnd",
+)  # fmt: skip
 
 
 def provokes(*names: str) -> Callable[[Test], Test]:
@@ -75,10 +90,10 @@ def runbook(name: str) -> str:
 class Watch(Prometheus):
     """A Prometheus with the rules in a hurry."""
 
-    def __init__(self, directory: Path, daemon: Daemon) -> None:
+    def __init__(self, directory: Path, *ports: int) -> None:
         directory.mkdir()
         rules = hurried(lambda wanted: min(wanted, 1.0), LOOK_BACK.__getitem__, BOUNDS)
-        super().__init__(directory, [daemon.port], rules)
+        super().__init__(directory, ports, rules)
 
     def fires(self, *names: str) -> None:
         """Wait until all of these fire."""
@@ -93,7 +108,7 @@ class Watch(Prometheus):
 @pytest.fixture
 def watch(tmp_path: Path) -> Callable[[Daemon], Watch]:
     """Make the Prometheus of a daemon."""
-    return lambda daemon: Watch(tmp_path / "prometheus", daemon)
+    return lambda daemon: Watch(tmp_path / "prometheus", daemon.port)
 
 
 @pytest.fixture
@@ -634,3 +649,48 @@ def test_transaction_that_may_be_incomplete(
             assert main(["snapshot", str(daemon.config_path), "--table", "public.orders"]) == 0
             prometheus.resolves("GaussdecodeSuspectTransactions", "GaussdecodeSnapshotFailed")
         assert daemon.stop() == 0
+
+
+@provokes(*PROVOKED_BY_CLIENTS)
+def test_clients_that_are_behind(tmp_path: Path) -> None:
+    """One never confirms, one needs entries that retention removed, and one holds back what retention would remove.
+
+    The first two are clients of a server; what the third one holds is counted as a daemon counts it.
+    """
+    root = unpack_landing(tmp_path)
+    files = SimFiles()
+    Landing(files, transactions=15).run()
+    needed = [KeptSlot("holds", 1)]
+    settings = LandingConfig(root=root, retention=0.0)
+    log = Landing(files, "second").open()
+    keeper = Housekeeper(log, settings, print, slots=lambda: needed)
+    keeper.work()
+    limit = 1.1 * (keeper.held_bytes or math.nan)
+
+    def held() -> Snapshot:
+        return {
+            "gaussdecode_land_virtual_slot_held_bytes": {(): keeper.held_bytes or 0},
+            "gaussdecode_land_virtual_slot_limit_bytes": {(): limit},
+        }
+
+    keeps = MonitoringServer(
+        Address("127.0.0.1", 0), render_metrics=Exposition("orders", held).render, take_status=dict,
+        is_alive=lambda: True, readiness=lambda: (True, ""),
+    )  # fmt: skip
+    keeps.start()
+    with Served(root) as served:
+        shows = monitor(served.server, Address("127.0.0.1", 0), MonitoringConfig(), "orders")
+        served.add_slot("lost")
+        served.add_slot("behind").n = 1
+        first = min((root / "commits").glob("*.json"))
+        first.unlink()
+        with Watch(tmp_path / "prometheus", shows.address.port, keeps.address.port) as prometheus:
+            prometheus.fires(*PROVOKED_BY_CLIENTS)
+            needed[:] = [KeptSlot("holds", 15)]
+            keeper.work()
+            with served.connect() as session:
+                session.execute("SELECT pg_drop_replication_slot('lost')")
+                session.execute("SELECT pg_replication_slot_advance('behind', 'FFFF/0')")
+            prometheus.resolves(*PROVOKED_BY_CLIENTS)
+        shows.close()
+    keeps.close()

@@ -131,4 +131,13 @@ def test_pg_recvlogical_under_kills(database: Database, daemon: Daemon, tmp_path
             for xid, text in _received(part).items():
                 assert found.setdefault(xid, text) == text
     assert list(found.items()) == list(expected.items())
+    (slot,) = daemon.record()["virtual_slots"]
+    told = (slot["name"], slot["plugin"], slot["is_lost"])
+    assert told == ("copy", "test_decoding", False)
     serving.kill()
+
+    def is_away() -> bool:
+        (slot,) = daemon.record()["virtual_slots"]
+        return slot["is_connected"] is False and slot["behind_bytes"] is not None
+
+    wait_until(is_away, "the daemon says that no client is connected")
