@@ -13,7 +13,7 @@ from kit.postgres import Database
 from kit.postgres import run as execute
 
 from gaussdecode.errors import EX_CONFIG, EX_OK
-from gaussdecode.source.postgresql.ddl import install_sql, remove_sql
+from gaussdecode.source.postgresql.ddl import VERSION, install_sql, remove_sql
 
 pytestmark = pytest.mark.integration
 
@@ -56,7 +56,7 @@ def test_life(database: Database, configure: Configure, run: Run) -> None:
     for text in (
         "gaussdecode_sql_drop is enabled as disabled",
         "ddl_event is another",
-        "version 1",
+        f"version {VERSION}",
     ):
         assert text in shown.out
     assert "are installed" in run("ddl", "install", path).out
@@ -162,6 +162,34 @@ def test_columns_after(captured: Database) -> None:
     ]  # fmt: skip
     assert [of["object_identity"] for of in second["dropped"]] == ["public.t.gone"]
     assert [of["object_identity"] for of in second["rewritten"]] == ["public.t"]
+
+
+def test_constants_of_added_columns(captured: Database) -> None:
+    """What older rows have in a new column comes as the stream prints it, whatever the session prints."""
+    captured.execute("CREATE TABLE t (id int); INSERT INTO t VALUES (1)")
+    with captured.connect() as session:
+        for setting in ("DateStyle = german", "TimeZone = 'Asia/Tokyo'", "bytea_output = escape",
+                        "IntervalStyle = iso_8601", "extra_float_digits = -15"):  # fmt: skip
+            execute(session, f"SET {setting}")
+        execute(
+            session,
+            "ALTER TABLE t ADD n int NOT NULL DEFAULT 5, ADD d timestamptz DEFAULT '2026-01-31 12:00+00', "
+            "ADD i interval DEFAULT '1 day 2 hours', ADD x bytea DEFAULT '\\x00ff', ADD f float8 DEFAULT 0.1, "
+            "ADD e text, ADD q text DEFAULT '{a,\"b', ADD s text DEFAULT now()",
+        )
+        execute(session, "ALTER TABLE t ALTER n DROP DEFAULT, DROP q")
+        execute(session, "ALTER TABLE t ADD r float8 DEFAULT random()")
+        execute(session, "CREATE TABLE p (id int) PARTITION BY RANGE (id)")
+    _, first, second, third, parted = _messages(captured)
+    now = first["constants"].pop("9")
+    assert now
+    constants = {
+        "2": "5", "3": "2026-01-31 12:00:00+00", "4": "1 day 02:00:00", "5": "\\x00ff", "6": "0.1",
+    }  # fmt: skip
+    assert first["constants"] == {**constants, "8": '{a,"b'}
+    assert second["constants"] == {**constants, "9": now}
+    assert (third["constants"], third["rewritten_count"]) == ({}, 1), "the rows have all of them"
+    assert parted["constants"] is None
 
 
 def test_size_is_bounded(captured: Database) -> None:

@@ -63,6 +63,7 @@ class Command:
     )
     name: str = "t"
     oid: int = OID
+    constants: dict[int, str] | None = None
     more: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def content(self) -> bytes:
@@ -73,6 +74,7 @@ class Command:
             "statement": self.statement, "statement_is_cut": False, "replica_identity": "d",
             "object_count": 1,
             "columns": None if self.columns is None else [of.described() for of in self.columns],
+            "constants": self.constants,
         }  # fmt: skip
         return json.dumps({**record, **self.more}).encode()
 

@@ -47,6 +47,7 @@ _START: Final = ("tests/source/test_start.py",)
 _WATCH: Final = ("tests/daemon/test_catalogwatch.py",)
 _SNAPSHOT: Final = ("tests/snapshot/test_snapshottables.py",)
 _SESSION: Final = ("tests/daemon/test_session.py", "tests/crash/test_interleavings.py")
+_DDL_OF_SPARK: Final = ("tests/spark/test_ddl.py",)
 _LOG_OF_SPARK: Final = ("tests/spark/test_log.py",)
 _MIRROR: Final = ("tests/land/mirror/test_shipper.py",)
 _LOST: Final = ("tests/land/mirror/test_lost.py",)
@@ -384,5 +385,7 @@ GUARDS: Final = (
           "", _TABLES),
     Guard("snapshot/snapshotter.py", "            if _has_changed(error) or count >= most:", "            if False:",
           _TABLES),
+    Guard("spark/log/ddl_schema.py", "    if column.number in (event.constants or {}):",
+          "    if event.constants is not None:", _DDL_OF_SPARK),
     Guard("snapshot/snapshotter.py", "    if isinstance(error, _NOBODYS):\n        return True\n", "", _TABLES),
 )  # fmt: skip

@@ -1,5 +1,6 @@
 """Targets follow DDL commands where they stand, and stop or wait where that is asked for or not known."""
 
+import datetime as dt
 import json
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from gaussdecode.model.types import ColumnType, Kind
 from gaussdecode.spark.apply import Options, apply_with
 from gaussdecode.spark.log.ddl_schema import ARROW, arrow_text
 from gaussdecode.spark.log.masks import read_masks
+from gaussdecode.spark.log.place import read_table
 from gaussdecode.spark.merge.engine import LocalEngine
 from gaussdecode.spark.merge.on_ddl import DEFAULT, read_on_ddl
 from gaussdecode.spark.merge.options import Summary
@@ -97,6 +99,38 @@ def test_columns_change_with_the_command(
     assert not summary.stopped
     assert not summary.unmatched
     assert len(source.rows()) == 3
+
+
+@pytest.mark.parametrize("statement", ["ALTER TABLE t ADD b text DEFAULT 'x', ALTER b DROP DEFAULT", None])
+@pytest.mark.parametrize("is_together", [True, False])
+def test_older_rows_get_the_constant_of_a_new_column(
+    source: Source, statement: str | None, *, is_together: bool
+) -> None:
+    """With the command, also in history; rows that come later have their own values."""
+    if not is_together:
+        source.apply(history=True)
+    new = [ID, A, B, Of(4, "d", "timestamp with time zone")]
+    constants = {3: "x,y", 4: "2026-01-31 12:00:00+00"}
+    source.land(Command(new, statement=statement, constants=constants))
+    source.apply(history=True)
+    at = dt.datetime(2026, 1, 31, 12, tzinfo=dt.UTC)
+    assert source.rows() == [(1, 10, "x,y", at), (2, 20, "x,y", at)]
+    source.land((new, {"id": 2, "a": 21, "b": None}), op="U")
+    source.apply(history=True)
+    assert source.rows() == [(1, 10, "x,y", at), (2, 21, None, None)]
+    version = Target(source.target).newest(T)
+    assert version is not None
+    (closed,) = version.closed
+    (row,) = read_table(Target(source.target).table_root(T) / closed.path).to_pylist()
+    assert (row["a"], row["b"], row["d"]) == (20, "x,y", at)
+
+
+def test_a_constant_of_another_column_says_nothing(source: Source) -> None:
+    """A column without one may have its values in the rows: it waits."""
+    source.land(Command([ID, A, B], statement="ALTER TABLE t ADD b text DEFAULT md5(random()::text)", constants={2: "7"}))
+    source.apply()
+    assert source.columns() == {"id": "integer", "a": "integer"}
+    assert any("waits for the next rows" in text for text in source.said)
 
 
 def test_the_order_is_that_of_the_rows(source: Source) -> None:

@@ -19,14 +19,16 @@ tables as any other does.
 
 import dataclasses
 import hashlib
+import json
 import re
 from collections.abc import Iterator
 from typing import Final
 
 from gaussdecode.errors import SourceError, SourceRefusedError
+from gaussdecode.source.pinned import SETTINGS
 from gaussdecode.source.postgresql.connection import Connection
 
-VERSION: Final = 1
+VERSION: Final = 2
 """Of what is installed; the `version` of a message is that of its format."""
 _SCHEMA: Final = "gaussdecode"
 _TRIGGERS: Final = {
@@ -34,7 +36,12 @@ _TRIGGERS: Final = {
 }
 _FUNCTION: Final = f"{_SCHEMA}.ddl_event"
 _COMMENT: Final = "DDL capture of gaussdecode, version "
-_CONFIG: Final = '{"search_path=pg_catalog, pg_temp"}'
+_PRINTED: Final = frozenset(
+    {"DateStyle", "IntervalStyle", "TimeZone", "extra_float_digits", "bytea_output"}
+)
+_PINNED: Final = {of.name: of.value for of in SETTINGS if of.name in _PRINTED}
+"""Settings that decide how values are printed: a session may have others than the stream."""
+_CONFIG: Final = ["search_path=pg_catalog, pg_temp", *(f"{k}={v}" for k, v in _PINNED.items())]
 _ENABLED: Final = {"O": "origin", "A": "always", "R": "replica", "D": "disabled"}
 
 _DENIED: Final = "42501"
@@ -58,6 +65,12 @@ _COLUMNS: Final = """(
                     FROM pg_attribute a
                     LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
                     WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped)"""
+# Values of rows from before a column, where they are not in the rows. Of a table with partitions each of
+# these has its own.
+_CONSTANTS: Final = """(
+                    SELECT coalesce(jsonb_object_agg(a.attnum, (a.attmissingval::text::text[])[1]), '{}')
+                    FROM pg_attribute a
+                    WHERE a.attrelid = c.oid AND a.attnum > 0 AND a.atthasmissing)"""
 _BODY: Final = r"""
 DECLARE
     max_objects CONSTANT int := 1000;
@@ -117,6 +130,7 @@ BEGIN
                 'object_name', coalesce(c.relname, CASE WHEN i.name LIKE '"%'
                     THEN replace(substr(i.name, 2, length(i.name) - 2), '""', '"') ELSE i.name END),
                 'columns', CASE WHEN e.n <= max_tables AND c.relkind IN ('r', 'p', 'f') THEN coalesce(%COLUMNS%, '[]') END,
+                'constants', CASE WHEN e.n <= max_tables AND c.relkind = 'r' THEN %CONSTANTS% END,
                 -- Tables whose columns change with these: children, partitions, tables OF a type.
                 'descendants', CASE WHEN tg_tag LIKE 'ALTER%' THEN (
                     WITH RECURSIVE below AS (
@@ -157,7 +171,7 @@ BEGIN
                 || (noted - 'described_at');
             content := convert_to(noted::text, 'UTF8');
             IF length(content) > max_bytes THEN
-                content := convert_to((noted - '{columns,descendants,objects,dropped,rewritten}'::text[]
+                content := convert_to((noted - '{columns,constants,descendants,objects,dropped,rewritten}'::text[]
                     || '{"is_cut": true}')::text, 'UTF8');
             END IF;
             IF NOT EXISTS (SELECT FROM pg_proc p WHERE p.pronamespace = 'pg_catalog'::regnamespace
@@ -182,7 +196,7 @@ BEGIN
         PERFORM pg_logical_emit_message(true, 'gaussdecode.ddl', content);
     END IF;
 END
-""".replace("%COLUMNS%", _COLUMNS)
+""".replace("%COLUMNS%", _COLUMNS).replace("%CONSTANTS%", _CONSTANTS)
 
 
 _BEGIN: Final = (
@@ -193,7 +207,9 @@ _BEGIN: Final = (
 )
 _CREATE_FUNCTION: Final = (
     f"CREATE OR REPLACE FUNCTION {_FUNCTION}() RETURNS event_trigger LANGUAGE plpgsql\n"
-    f"SET search_path = pg_catalog, pg_temp AS $gaussdecode${_BODY}$gaussdecode$"
+    "SET search_path = pg_catalog, pg_temp\n"
+    + "".join(f"SET {name} = '{value}'\n" for name, value in _PINNED.items())
+    + f"AS $gaussdecode${_BODY}$gaussdecode$"
 )
 _INSTALL: Final = (
     *_BEGIN,
@@ -215,7 +231,7 @@ _REMOVE: Final = (
 )
 _STATE: Final = f"""
     SELECT pg_catalog.obj_description(n.oid, 'pg_namespace'), pg_catalog.pg_get_userbyid(p.proowner),
-        p.prosrc, p.proconfig, p.prosecdef, pg_catalog.current_setting('wal_level'),
+        p.prosrc, pg_catalog.array_to_json(p.proconfig), p.prosecdef, pg_catalog.current_setting('wal_level'),
         pg_catalog.current_setting('event_triggers', true), n.oid
     FROM (SELECT) one LEFT JOIN pg_catalog.pg_namespace n ON n.nspname = '{_SCHEMA}'
     LEFT JOIN pg_catalog.pg_proc p ON p.pronamespace = n.oid AND p.proname = 'ddl_event'
@@ -282,7 +298,7 @@ def read_triggers(connection: Connection) -> DdlTriggers:
             yield f"schema {_SCHEMA} does not say version {VERSION}"
         if source is None:
             yield f"function {_FUNCTION} is missing"
-        elif (source, config, is_definer) != (_BODY, _CONFIG, "f"):
+        elif (source, json.loads(config or "[]"), is_definer) != (_BODY, _CONFIG, "f"):
             yield f"function {_FUNCTION} is another one"
         for name in sorted(_TRIGGERS.keys() - {row[0] for row in found}):
             yield f"event trigger {name} is missing"

@@ -8,7 +8,7 @@ each of them.
 import dataclasses
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, Self
 
 import pyarrow as pa
@@ -101,6 +101,8 @@ class DdlEvent:
         statement: text of the client's query; None if unknown or cut.
         replica_identity: ``d``, ``n``, ``f`` or ``i``; None if unknown.
         columns: columns after the command; None if unknown, and for a dropped table.
+        constants: texts of values that rows have from before a column was added, by its number; where it
+            has none, they are NULL or written in the rows. None if unknown.
         is_dropped: whether the command dropped the table.
     """
 
@@ -119,6 +121,7 @@ class DdlEvent:
     statement: str | None = None
     replica_identity: str | None = None
     columns: tuple[DdlColumn, ...] | None = None
+    constants: Mapping[int, str] | None = None
     is_dropped: bool = False
 
     @property
@@ -238,11 +241,12 @@ def _of_message(plain: DdlEvent, message: Json) -> Iterator[DdlEvent]:
     for of in dropped:
         yield dataclasses.replace(_of_object(plain, of), is_dropped=True)
     for of in objects:
-        columns = of.get("columns")
+        columns, constants = of.get("columns"), of.get("constants")
         yield dataclasses.replace(
             _of_object(plain, of),
             replica_identity=of.get("replica_identity"),
             columns=None if columns is None else tuple(map(DdlColumn.from_record, columns)),
+            constants=None if constants is None else {int(n): str(t) for n, t in constants.items()},
         )
     if not dropped and not objects:
         yield plain

@@ -193,7 +193,7 @@ def _why_unknown(before: TableSchema, event: DdlEvent, columns: Sequence[DdlColu
         held = old.get(column.number)
         if (held is None or _is_retyped(held, column)) and not is_built_in(column.type_oid):
             return f"how column {column.name} of type {column.type} lands is not known"
-        if held is None and not _is_plainly_added(event, column):
+        if held is None and not _is_known_before(event, column):
             return f"column {column.name} may have values in older rows, from a default"
         if (
             held is not None
@@ -204,8 +204,13 @@ def _why_unknown(before: TableSchema, event: DdlEvent, columns: Sequence[DdlColu
     return _why_other_key(before, event, columns)
 
 
-def _is_plainly_added(event: DdlEvent, column: DdlColumn) -> bool:
-    """Whether the statement adds a column without a default, which it might also have dropped again."""
+def _is_known_before(event: DdlEvent, column: DdlColumn) -> bool:
+    """Whether it is known what older rows have in a new column: a constant, or NULL.
+
+    NULL, if the statement adds it without a default, which it might also have dropped again.
+    """
+    if column.number in (event.constants or {}):
+        return True
     is_plain = column.default is None and column.identity is None
     return is_plain and event.adds(column.name) and not event.has_word("DEFAULT")
 
@@ -234,7 +239,7 @@ def _schema(before: TableSchema, event: DdlEvent, columns: Sequence[DdlColumn]) 
     old = {column.number: column for column in before.columns}
     landed = safe_columns([column.name for column in columns])
     made = tuple(
-        _column(column, name, old.get(column.number), is_full=event.replica_identity == "f")
+        _column(event, column, name, old.get(column.number))
         for column, name in zip(columns, landed, strict=True)
     )
     numbers = {column.name: column.number for column in before.columns}
@@ -245,7 +250,7 @@ def _schema(before: TableSchema, event: DdlEvent, columns: Sequence[DdlColumn]) 
     return dataclasses.replace(schema, schema_id=hashlib.sha256(content).hexdigest()[:16])
 
 
-def _column(column: DdlColumn, name: str, old: Column | None, *, is_full: bool) -> Column:
+def _column(event: DdlEvent, column: DdlColumn, name: str, old: Column | None) -> Column:
     if old is not None and not _is_retyped(old, column):
         return dataclasses.replace(old, name=name, true_name=column.name)
     held, spelled = column_type(column.type_oid, column.modifier, None)
@@ -253,10 +258,10 @@ def _column(column: DdlColumn, name: str, old: Column | None, *, is_full: bool) 
         name,
         arrow_text(held),
         column.number,
-        is_full if old is None else old.identity,
+        event.replica_identity == "f" if old is None else old.identity,
         column.name,
         spelled,
         column.modifier,
-        None if old is None else old.constant,
+        (event.constants or {}).get(column.number) if old is None else old.constant,
         column.type_oid,
     )
