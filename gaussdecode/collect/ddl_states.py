@@ -13,6 +13,9 @@ Anybody who may execute `pg_logical_emit_message` can forge a message. So a stat
 - once the stream has passed the position of a look at the catalogue, the state must have the columns of that
   look. A table whose rows took numbers from one that has not is *contradicted*, and becomes suspect.
 
+It also keeps what commands did to types of columns since the look before. A new type makes the server write the table
+anew. Whether the values are still those of a plain conversion only the statement tells.
+
 States begin with a look at the catalogue, for tables of which no message has come. They hold only while the
 triggers are installed as they should be; else all are forgotten. A command whose message does not say
 which tables it changed has all states forgotten too.
@@ -23,17 +26,24 @@ generations: entries that were to follow may never have been written.
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from gaussdecode.model.columns import WireColumn
+from gaussdecode.model.ddl_text import retypes
+from gaussdecode.model.fingerprint import ColumnState
 from gaussdecode.model.landing import Position
+from gaussdecode.model.retype import is_exact
+from gaussdecode.model.types import spelled_type
 
 _VERSION: Final = 1
 _MOST_BYTES: Final = 32 << 20  # above what the triggers write (16 MiB); more is somebody else's
 _GENERATIONS: Final = 3  # entries may be on their way to the log; arbitrary
 _MOST_DESCENDANTS: Final = 1000  # in a message; where one more is, there are more
 _MOST_TABLES: Final = 100_000  # states; forged messages fill no memory
+_MOST_STEPS: Final = 200  # commands on tables that are kept between two looks; arbitrary
 _MOST_COLUMNS: Final = 1600  # of a table; the server's limit
+_PERSISTENCE: Final = 1  # reason of a table_rewrite: SET LOGGED, SET UNLOGGED
 _TABLES: Final = frozenset({"table", "table column", "foreign table", "foreign table column"})
 
 Json = dict[str, Any]  # Any: JSON
@@ -65,6 +75,24 @@ class StateColumn(NamedTuple):
 Columns = tuple[StateColumn, ...]
 
 
+class _Step(NamedTuple):
+    """What a command left of a table.
+
+    Attributes:
+        statement: its text; None where it is unknown.
+        is_rewritten: the command wrote a table anew: this one, or a partition.
+        may_be_unlogged: it was made logged or unlogged, or nobody knows.
+        row_xid: transaction that wrote the table's row in pg_class last; 0 where that is unknown.
+        columns: by number; none of a table that was dropped.
+    """
+
+    statement: str | None = None
+    is_rewritten: bool = True
+    may_be_unlogged: bool = True
+    row_xid: int = 0
+    columns: Mapping[int, ColumnState] = MappingProxyType({})
+
+
 class _Look(NamedTuple):
     """Columns that a look at the catalogue saw; true once the stream has passed `until_lsn`."""
 
@@ -94,6 +122,7 @@ class DdlStates:
         self._used = set[int](newest["used"])  # OIDs whose rows took numbers from a state
         self._doubtful = set[int]()  # OIDs of tables of which an untrue message has come
         self._commands: dict[int, Position] = {}
+        self._steps: list[tuple[int, _Step]] = []  # since the look before, with the OID
         self._looks: list[_Look] = []
         self._is_recording = bool(self._columns)
         self.is_changed = False
@@ -137,7 +166,48 @@ class DdlStates:
     def take_commands(self) -> dict[int, Position]:
         """Where the first command on each table since the call before stands, by OID."""
         taken, self._commands = self._commands, {}
+        self._steps = []
         return taken
+
+    def keeps_values(self, oid: int, number: int, before: ColumnState, now: ColumnState) -> bool:
+        """Whether commands since the look before changed a column's type and no value of it.
+
+        So it is if all of them have come, by the transaction that wrote the column last, and each that
+        wrote the table anew says itself that it retypes the column, without USING, in a way that is known.
+
+        Args:
+            oid: of the table.
+            number: of the column.
+            before: the column as the look before saw it.
+            now: as this one sees it.
+        """
+        at = before
+        for step in self._steps_of(oid):
+            of = step.columns.get(number)
+            if of is None or not is_exact(_typed(at), _typed(of)):
+                return False
+            is_touched = step.is_rewritten and of.row_xid != before.row_xid
+            if is_touched and not retypes(step.statement, of.name):
+                return False
+            at = of
+        return at is not before and (_typed(at), at.row_xid) == (_typed(now), now.row_xid)
+
+    def replaced_file(self, oid: int, row_xid: int) -> bool:
+        """Whether commands since the look before replaced the file of a table, and it was always logged.
+
+        Args:
+            oid: of the table.
+            row_xid: transaction that wrote its row in pg_class last.
+        """
+        steps = self._steps_of(oid)
+        is_of_them = any(step.is_rewritten for step in steps) and steps[-1].row_xid == row_xid
+        return is_of_them and not any(step.may_be_unlogged for step in steps)
+
+    def _steps_of(self, oid: int) -> list[_Step]:
+        """What commands since the look before left of a table; none if some may be missing."""
+        if not self._is_recording or len(self._steps) >= _MOST_STEPS:
+            return []
+        return [step for of, step in self._steps if of == oid]
 
     def is_whole(self, oid: int, numbers: Iterable[int]) -> bool:
         """Whether numbers are all of a table's, but for generated columns."""
@@ -167,6 +237,7 @@ class DdlStates:
         if is_cut or (record.get("dropped_count") or 0) > len(dropped):
             self._forget_all()
         states: dict[int, Columns | None] = {}
+        steps: dict[int, _Step] = {}
         for of in dropped:
             if of.get("object_type") in _TABLES and of.get("oid"):
                 states[int(of["oid"])] = None
@@ -178,11 +249,15 @@ class DdlStates:
                 if not table.get("oid") or (table is of and of.get("object_type") not in _TABLES):
                     continue
                 columns = table.get("columns")
-                states[int(table["oid"])] = None if columns is None else _columns(columns)
+                oid = int(table["oid"])
+                states[oid] = None if columns is None else _columns(columns)
+                steps[oid] = _step(record, table.get("row_xid"), columns or ())
         for oid, columns in states.items():
             self._become(oid, columns)
             if len(self._commands) < _MOST_TABLES:
                 self._commands.setdefault(oid, at)
+            if len(self._steps) < _MOST_STEPS:
+                self._steps.append((oid, steps.get(oid, _Step())))
 
     def _become(self, oid: int, columns: Columns | None) -> None:
         before = self._columns.get(oid)
@@ -200,6 +275,7 @@ class DdlStates:
     def _forget_all(self) -> None:
         self.is_changed = self.is_changed or bool(self._columns)
         self._columns.clear()
+        self._steps.clear()
         self._looks.clear()
         self._is_recording = False  # the next look begins anew
 
@@ -271,6 +347,26 @@ def _columns(records: Iterable[Json]) -> Columns:
     if len(found) > _MOST_COLUMNS:
         raise ValueError("more columns than a table can have")
     return tuple(sorted(found))
+
+
+def _step(record: Json, row_xid: int | None, columns: Iterable[Json]) -> _Step:
+    rewritten, count = record.get("rewritten") or (), record.get("rewritten_count") or 0
+    is_other = any(int(of["reason"]) & _PERSISTENCE for of in rewritten) or count > len(rewritten)
+    statement = None if record.get("statement_is_cut") else record.get("statement")
+    by_number = {
+        int(of["attribute_number"]): ColumnState(
+            str(of["name"]),
+            int(of["type_oid"]),
+            int(of["type_modifier"]),
+            int(of.get("row_xid") or 0),
+        )
+        for of in columns
+    }
+    return _Step(statement, bool(count), is_other, int(row_xid or 0), by_number)
+
+
+def _typed(column: ColumnState) -> tuple[str, int]:
+    return spelled_type(column.type_oid), column.type_modifier
 
 
 def _may_follow(before: Columns, after: Columns) -> bool:

@@ -308,6 +308,7 @@ class CatalogWatch:
             is_emptied=is_emptied,
             is_left_out=self._is_left_out,
             has_other=self._has_other,
+            is_told=self._is_told,
         )
         self._known = compared.known
         for oid in self._unsure.keys() & look.tables.keys() - compared.unsure:
@@ -394,6 +395,14 @@ class CatalogWatch:
         """Whether rows of a table have come."""
         directory = table_directory(*split_title(title))
         return self._has_landed(directory) or bool(self._descriptions.oids(directory))
+
+    def _is_told(self, before: TableState, now: TableState, number: int | None) -> bool:
+        """See `Told`."""
+        if number is None:  # TRUNCATE is no command of those that are recorded
+            is_alone = now.sends_truncate and not now.is_root
+            return is_alone and self.ddl.replaced_file(now.oid, now.files[now.oid].row_xid)
+        columns = before.columns[number], now.columns[number]
+        return self.ddl.keeps_values(now.oid, number, *columns)
 
     def _has_other(self, title: str, oid: int) -> bool:
         """Whether rows have come under the title of a table that was not known, that are not its own."""

@@ -8,6 +8,7 @@ stream has passed the position of the reading; until then the old file is rememb
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from types import MappingProxyType
@@ -66,6 +67,9 @@ _ADVICE: Final = (
 )
 
 Json = dict[str, Any]  # Any: JSON
+Told = Callable[[TableState, TableState, int | None], bool]
+"""Whether DDL of the stream tells the values of a column that was altered, given the table before and now, and its
+number; with None, whether it tells why the table's file was replaced."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -163,6 +167,7 @@ def compare(
     is_emptied: Callable[[str], bool] = lambda _: False,
     is_left_out: Callable[[str, int], bool] = lambda _title, _oid: False,
     has_other: Callable[[str, int], bool] = lambda _title, _oid: False,
+    is_told: Told = lambda *_: False,
 ) -> Compared:
     """Compare.
 
@@ -173,6 +178,7 @@ def compare(
         is_left_out: whether a table is left out of the landing anyway, given title and OID.
         has_other: whether rows have come under a title that cannot all be of the table that has it now,
             given title and OID of that.
+        is_told: what DDL of the stream tells.
     """
     assert look.listed is not None
     wanted = {oid for oid, of in look.listed.items() if not is_left_out(of.title, oid)}
@@ -201,7 +207,7 @@ def compare(
             before = dataclasses.replace(now, files=as_created(now, now.files))
         if before.title != now.title:
             former[now.title] = before.title
-        found, tables[oid], is_unsure = _changed(known, look, before, now, is_emptied)
+        found, tables[oid], is_unsure = _changed(known, look, before, now, is_emptied, is_told)
         if found:
             changes[now.title] = found
         if is_unsure:
@@ -221,14 +227,18 @@ def _changed(
     before: TableState,
     now: TableState,
     is_emptied: Callable[[str], bool],
+    is_told: Told,
 ) -> tuple[list[str], TableState, bool]:
     """What changed of a table, its state from now on, and whether a TRUNCATE may still explain it."""
-    found = differences(before, now, known.types, look.types)
+    told = functools.partial(is_told, before, now)
+    found = differences(before, now, known.types, look.types, told)
     if before.title != now.title:
         found.insert(0, _RENAMED.format(before.title))
     came = as_created(now, now.files.keys() - before.files.keys())
     before = dataclasses.replace(before, files={**before.files, **came})
     replaced = why_replaced(before, now, is_emptied=is_emptied(now.title))
+    if replaced is not Replaced.NO and is_told(before, now, None):
+        replaced = Replaced.NO
     if replaced is Replaced.HIDDEN:
         found.append(_REPLACED)
     is_unsure = replaced is Replaced.UNSURE and not found

@@ -8,6 +8,7 @@ from collect.test_tables import Schemas, Server, numbers, tables_of
 
 from gaussdecode.collect.ddl_states import DdlStates, StateColumn
 from gaussdecode.model.columns import GONE, NO_CATALOG, WireColumn
+from gaussdecode.model.fingerprint import ColumnState
 from gaussdecode.model.landing import Position
 
 OID = 7  # of the table of `Server`
@@ -206,3 +207,72 @@ def test_the_catalogue_disproves_a_forged_message() -> None:
     take(tables.ddl, message(columns(id=1, v=4)))
     tables.find(server.sent())
     assert numbers(schemas) == [1, None]
+
+
+PLAIN = "ALTER TABLE t ALTER v TYPE bigint"
+OTHERS = "BEGIN; ALTER TABLE t ALTER v TYPE bigint USING v * 2"
+INT, BIG, TEXT, REAL = 23, 20, 25, 700
+
+
+def retyped(type_oid: int, xid: int, statement: str | None = PLAIN, count: int = 1) -> bytes:
+    """A command after which column v has a type."""
+    of = {
+        "attribute_number": 2,
+        "name": "v",
+        "type_oid": type_oid,
+        "type_modifier": -1,
+        "row_xid": xid,
+    }
+    return message([of], statement=statement, rewritten_count=count)
+
+
+@pytest.mark.parametrize(
+    ("commands", "is_known"),
+    [
+        ([retyped(BIG, 9)], True),
+        ([retyped(BIG, 9), retyped(BIG, 9, "ALTER TABLE t ADD c int", 0)], True),
+        ([retyped(INT, 5, "ALTER TABLE t ALTER c TYPE bigint USING 2"), retyped(BIG, 9)], True),
+        ([retyped(BIG, 9, OTHERS, 0)], True),
+        ([], False),
+        ([retyped(BIG, 8)], False),
+        ([retyped(BIG, 9, OTHERS)], False),
+        ([retyped(BIG, 9), retyped(BIG, 9, OTHERS)], False),
+        ([retyped(BIG, 9, None)], False),
+        ([retyped(BIG, 9, "INSERT INTO jobs VALUES (1)")], False),
+        ([retyped(BIG, 9, PLAIN.replace("v", "w"))], False),
+        ([retyped(TEXT, 8), retyped(BIG, 9)], False),
+        ([retyped(REAL, 9)], False),
+        ([message([]), retyped(BIG, 9)], False),
+        ([message(is_cut=True), retyped(BIG, 9)], False),
+        ([*[message([], oid=8)] * 200, retyped(BIG, 9)], False),
+    ],
+)  # fmt: skip
+def test_values_under_another_type_are_known_by_statements(
+    states: DdlStates, commands: list[bytes], *, is_known: bool
+) -> None:
+    """Of all commands since the look before, up to the one that wrote the column last."""
+    for content in commands:
+        take(states, content)
+    before, now = ColumnState("v", INT, -1, 5), ColumnState("v", BIG, -1, 9)
+    assert states.keeps_values(OID, 2, before, now) is is_known
+    states.take_commands()
+    assert not states.keeps_values(OID, 2, before, now)
+
+
+@pytest.mark.parametrize(
+    ("rewritten", "xid", "is_told"),
+    [
+        ([{"oid": OID, "reason": 4}], 9, True),
+        ([{"oid": OID, "reason": 5}], 9, False),
+        ([{"oid": OID, "reason": 4}], 8, False),
+        ([], 9, False),
+    ],
+)
+def test_a_file_that_commands_replaced(
+    states: DdlStates, rewritten: list[dict[str, int]], xid: int, *, is_told: bool
+) -> None:
+    """By the last command, and none of them made the table unlogged or logged."""
+    more = {"rewritten": rewritten, "rewritten_count": len(rewritten)}
+    take(states, message(columns(id=1, v=2), row_xid=xid, **more))
+    assert states.replaced_file(OID, 9) is is_told
+    assert not states.replaced_file(OID + 1, 9)

@@ -151,6 +151,8 @@ def test_columns_after(captured: Database) -> None:
     first, second = _messages(captured)
     assert first["replica_identity"] == "d"
     by_name = {of["name"]: of for of in first["columns"]}
+    xids = {of.pop("row_xid") for message in (first, second) for of in message["columns"]}
+    assert len(xids) == 2, "ALTER wrote the row of one column, and added another"
     assert by_name["n"] == {
         "attribute_number": 4, "name": "n", "type": "integer", "type_oid": 23, "type_modifier": -1,
         "not_null": True, "default": "7", "generated": None, "identity": None, "key_position": 1,

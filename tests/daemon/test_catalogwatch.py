@@ -364,3 +364,31 @@ def test_recorded_ddl_gives_the_place(place: Place) -> None:
     found = [*place.check(), *place.check()]
     assert len(found) == 1
     assert "forged" in found[0]
+
+
+def test_recorded_ddl_tells_a_plain_conversion(place: Place) -> None:
+    """A wider type is no doubt once its command has come; USING is, and so is what has not come."""
+    place.landed.add("public.a")
+    place.database.create_slot("ddl_watch", "test_decoding")
+    place.database.execute(install_sql())
+    assert [*place.check(), *place.check()] == []
+
+    def run(statement: str) -> list[str]:
+        place.database.execute(statement)
+        got = place.database.execute(
+            "SELECT data FROM pg_logical_slot_get_changes('ddl_watch', NULL, NULL) WHERE data LIKE 'message%'"
+        )
+        for (data,) in got:
+            place.watch.ddl.take(data.partition("content:")[2].encode(), Position(7, 2))
+        return place.check()
+
+    try:
+        assert run("ALTER TABLE a ADD c smallint, ADD v varchar(9), ADD x int") == []
+        assert run("ALTER TABLE a ALTER c TYPE integer, ALTER v TYPE text") == []
+        same = "BEGIN; ALTER TABLE a ALTER c TYPE bigint; COMMENT ON TABLE a IS 'x'; COMMIT"
+        assert run(same) == []
+        assert "column c was altered" in str(run("ALTER TABLE a ALTER c TYPE bigint USING c * 2"))
+        place.database.execute("ALTER TABLE a ALTER x TYPE bigint")
+        assert "column x was changed (was integer, is bigint)" in str(place.check())
+    finally:
+        place.database.execute("SELECT pg_drop_replication_slot('ddl_watch')")

@@ -47,6 +47,7 @@ _START: Final = ("tests/source/test_start.py",)
 _WATCH: Final = ("tests/daemon/test_catalogwatch.py",)
 _SNAPSHOT: Final = ("tests/snapshot/test_snapshottables.py",)
 _SESSION: Final = ("tests/daemon/test_session.py", "tests/crash/test_interleavings.py")
+_DDL_STATES: Final = ("tests/collect/test_ddl_states.py",)
 _DDL_OF_SPARK: Final = ("tests/spark/test_ddl.py",)
 _LOG_OF_SPARK: Final = ("tests/spark/test_log.py",)
 _MIRROR: Final = ("tests/land/mirror/test_shipper.py",)
@@ -385,6 +386,14 @@ GUARDS: Final = (
           "", _TABLES),
     Guard("snapshot/snapshotter.py", "            if _has_changed(error) or count >= most:", "            if False:",
           _TABLES),
+    Guard("collect/ddl_states.py", "            if is_touched and not retypes(step.statement, of.name):",
+          "            if False:", _DDL_STATES),
+    Guard("collect/ddl_states.py", "        if not self._is_recording or len(self._steps) >= _MOST_STEPS:",
+          "        if False:", _DDL_STATES),
+    Guard("collect/ddl_states.py", "        return is_of_them and not any(step.may_be_unlogged for step in steps)",
+          "        return is_of_them", _DDL_STATES),
+    Guard("spark/log/ddl_schema.py", "    return not event.is_rewritten or retypes(event.statement, column.name)",
+          "    return True", _DDL_OF_SPARK),
     Guard("spark/log/ddl_schema.py", "    if column.number in (event.constants or {}):",
           "    if event.constants is not None:", _DDL_OF_SPARK),
     Guard("snapshot/snapshotter.py", "    if isinstance(error, _NOBODYS):\n        return True\n", "", _TABLES),

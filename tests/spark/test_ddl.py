@@ -101,7 +101,9 @@ def test_columns_change_with_the_command(
     assert len(source.rows()) == 3
 
 
-@pytest.mark.parametrize("statement", ["ALTER TABLE t ADD b text DEFAULT 'x', ALTER b DROP DEFAULT", None])
+@pytest.mark.parametrize(
+    "statement", ["ALTER TABLE t ADD b text DEFAULT 'x', ALTER b DROP DEFAULT", None]
+)
 @pytest.mark.parametrize("is_together", [True, False])
 def test_older_rows_get_the_constant_of_a_new_column(
     source: Source, statement: str | None, *, is_together: bool
@@ -127,10 +129,30 @@ def test_older_rows_get_the_constant_of_a_new_column(
 
 def test_a_constant_of_another_column_says_nothing(source: Source) -> None:
     """A column without one may have its values in the rows: it waits."""
-    source.land(Command([ID, A, B], statement="ALTER TABLE t ADD b text DEFAULT md5(random()::text)", constants={2: "7"}))
+    source.land(
+        Command(
+            [ID, A, B],
+            statement="ALTER TABLE t ADD b text DEFAULT md5(random()::text)",
+            constants={2: "7"},
+        )
+    )
     source.apply()
     assert source.columns() == {"id": "integer", "a": "integer"}
     assert any("waits for the next rows" in text for text in source.said)
+
+
+@pytest.mark.parametrize(
+    ("statement", "count"),
+    [("ALTER TABLE t ALTER a TYPE bigint USING a", 0), ("ALTER TABLE t ALTER a TYPE bigint", 1)],
+)
+def test_values_that_are_known_go_on_under_a_wider_type(
+    source: Source, statement: str, count: int
+) -> None:
+    """USING changes nothing where the server wrote nothing anew; a plain conversion is known."""
+    source.apply()
+    source.land(Command(BIG, statement=statement, more={"rewritten_count": count}))
+    source.apply()
+    assert source.columns() == {"id": "integer", "a": "long"}
 
 
 def test_the_order_is_that_of_the_rows(source: Source) -> None:
@@ -166,8 +188,14 @@ ADDED = "ALTER TABLE t ADD COLUMN b text"
             )
         ],
         ([ID, A, B], {"statement_is_cut": True}, "column b may have values in older rows"),
-        (BIG, {"statement": "ALTER TABLE t ALTER a TYPE bigint USING a * 2"}, "with USING"),
-        (BIG, {"statement": "ALTER TABLE t RENAME b TO a"}, "with USING"),
+        *[
+            (BIG, {"statement": text, "rewritten_count": 1}, "with USING")
+            for text in (
+                "ALTER TABLE t ALTER a TYPE bigint USING a * 2",
+                "ALTER TABLE t RENAME b TO a",
+                "INSERT INTO jobs VALUES (1)",
+            )
+        ],
         ([ID, A, Of(3, "b", "mood")], {}, "column b of type mood"),
         ([ID, Of(2, "a", "date")], {}, "server's conversion of older values is unknown"),
         ([ID, A, Of(3, "b", key=2)], {}, "the key was changed"),

@@ -56,7 +56,7 @@ _COLUMNS: Final = """(
                         'type_oid', a.atttypid::int8, 'type_modifier', a.atttypmod,
                         'not_null', a.attnotnull, 'default', pg_get_expr(d.adbin, d.adrelid),
                         'generated', nullif(a.attgenerated::text, ''),
-                        'identity', nullif(a.attidentity::text, ''),
+                        'identity', nullif(a.attidentity::text, ''), 'row_xid', a.xmin::text::int8,
                         'key_position', (SELECT k.position FROM pg_index x,
                             unnest(x.indkey::int2[]) WITH ORDINALITY k(attnum, position)
                             WHERE x.indrelid = a.attrelid AND x.indisprimary
@@ -126,7 +126,7 @@ BEGIN
         FROM (
             SELECT e.n, jsonb_build_object('command_tag', e.command_tag, 'object_type', e.object_type,
                 'schema_name', e.schema_name, 'object_identity', e.object_identity,
-                'oid', e.objid::int8, 'replica_identity', c.relreplident::text,
+                'oid', e.objid::int8, 'replica_identity', c.relreplident::text, 'row_xid', c.xmin::text::int8,
                 'object_name', coalesce(c.relname, CASE WHEN i.name LIKE '"%'
                     THEN replace(substr(i.name, 2, length(i.name) - 2), '""', '"') ELSE i.name END),
                 'columns', CASE WHEN e.n <= max_tables AND c.relkind IN ('r', 'p', 'f') THEN coalesce(%COLUMNS%, '[]') END,

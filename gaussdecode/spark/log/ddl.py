@@ -31,8 +31,6 @@ _COMMENT: Final = re.compile(
     re.IGNORECASE,
 )
 _LAST_NAME: Final = re.compile(r'.*\.("(?:[^"]|"")+"|[^".]+)', re.DOTALL)
-_RUNS: Final = ("SELECT", "DO", "CALL", "EXECUTE")
-"""Words of statements that may run other commands than those that stand in them."""
 Json = dict[str, Any]  # Any: decoded JSON
 
 
@@ -104,6 +102,7 @@ class DdlEvent:
         constants: texts of values that rows have from before a column was added, by its number; where it
             has none, they are NULL or written in the rows. None if unknown.
         is_dropped: whether the command dropped the table.
+        is_rewritten: whether the command wrote a table anew: this one, or a partition.
     """
 
     n: int
@@ -123,6 +122,7 @@ class DdlEvent:
     columns: tuple[DdlColumn, ...] | None = None
     constants: Mapping[int, str] | None = None
     is_dropped: bool = False
+    is_rewritten: bool = False
 
     @property
     def place(self) -> tuple[int, int, int]:
@@ -141,25 +141,6 @@ class DdlEvent:
         """The command and its position, for messages."""
         where = f"{Lsn(self.lsn)} row {self.seq} of epoch {self.epoch}, entry {self.n}"
         return f"{self.command_tag} at {where}"
-
-    def adds(self, name: str) -> bool:
-        """Whether the statement itself says that it adds a column, and runs nothing that could do more."""
-        return self._says(rf"ADD\s+(?:COLUMN\s+)?{_spelled(name)}")
-
-    def retypes(self, name: str) -> bool:
-        """The same for another type of a column."""
-        return self._says(rf"ALTER\s+(?:COLUMN\s+)?{_spelled(name)}\s+(?:SET\s+DATA\s+)?TYPE")
-
-    def has_word(self, word: str) -> bool:
-        """Whether the statement has a word, in any case; true for an unknown statement."""
-        text = self.statement
-        return text is None or re.search(rf"\b{word}\b", text, re.IGNORECASE) is not None
-
-    def _says(self, pattern: str) -> bool:
-        if any(map(self.has_word, _RUNS)):
-            return False
-        text = self.statement or ""
-        return re.search(rf"\b{pattern}(?![\w$\"])", text, re.IGNORECASE) is not None
 
     @property
     def comment(self) -> tuple[str | None, str] | None:
@@ -205,11 +186,6 @@ def read_events(landing: Landing, entry: CommitEntry) -> Iterator[DdlEvent]:
             yield from _events(entry.n, row)
 
 
-def _spelled(name: str) -> str:
-    """A pattern for a name, with quotes or without."""
-    return f'(?:"{re.escape(name.replace(chr(34), chr(34) * 2))}"|{re.escape(name)})'
-
-
 def _events(n: int, row: Json) -> Iterator[DdlEvent]:
     """The events of a row; one that names no table if its message has none."""
     stamps = {name: row[name] for name in _STAMPS}
@@ -246,6 +222,7 @@ def _of_message(plain: DdlEvent, message: Json) -> Iterator[DdlEvent]:
             _of_object(plain, of),
             replica_identity=of.get("replica_identity"),
             columns=None if columns is None else tuple(map(DdlColumn.from_record, columns)),
+            is_rewritten=bool(message.get("rewritten_count")),
             constants=None if constants is None else {int(n): str(t) for n, t in constants.items()},
         )
     if not dropped and not objects:

@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any, Final
 
+from gaussdecode.model.ddl_text import adds, has_word, retypes
 from gaussdecode.model.names import safe_columns
 from gaussdecode.model.seal import canonical_json
 from gaussdecode.model.title import split_title
@@ -195,12 +196,11 @@ def _why_unknown(before: TableSchema, event: DdlEvent, columns: Sequence[DdlColu
             return f"how column {column.name} of type {column.type} lands is not known"
         if held is None and not _is_known_before(event, column):
             return f"column {column.name} may have values in older rows, from a default"
-        if (
-            held is not None
-            and _is_retyped(held, column)
-            and not _is_plainly_retyped(event, column)
-        ):
-            return f"column {column.name} may have been converted with USING"
+        if held is not None and _is_retyped(held, column) and not _keeps_values(event, column):
+            return (
+                f"column {column.name} may have been converted with USING, and older rows have to be read "
+                "again: gaussdecode snapshot"
+            )
     return _why_other_key(before, event, columns)
 
 
@@ -212,11 +212,14 @@ def _is_known_before(event: DdlEvent, column: DdlColumn) -> bool:
     if column.number in (event.constants or {}):
         return True
     is_plain = column.default is None and column.identity is None
-    return is_plain and event.adds(column.name) and not event.has_word("DEFAULT")
+    return (
+        is_plain and adds(event.statement, column.name) and not has_word(event.statement, "DEFAULT")
+    )
 
 
-def _is_plainly_retyped(event: DdlEvent, column: DdlColumn) -> bool:
-    return event.retypes(column.name) and not event.has_word("USING")
+def _keeps_values(event: DdlEvent, column: DdlColumn) -> bool:
+    """Whether rows have, in a column of another type, the values that their own conversion gives."""
+    return not event.is_rewritten or retypes(event.statement, column.name)
 
 
 def _why_other_key(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from gaussdecode.model.ddl_text import adds
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import LandingFile
 from gaussdecode.model.title import table_title
@@ -261,7 +262,7 @@ def _changes(before: _Table | None, after: _Table, event: DdlEvent | None) -> li
         elif not column.is_whole or all(of.is_whole for of in before.columns):
             found.append(_change(ADD, number, column.name))
         else:  # rows showed the columns before: maybe not all
-            is_told = event is not None and event.adds(column.name)
+            is_told = event is not None and adds(event.statement, column.name)
             found.append(_change(ADD if is_told else FIRST_SEEN, number, column.name))
     return found
 
