@@ -30,7 +30,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from gaussdecode.model.columns import WireColumn
-from gaussdecode.model.ddl_text import retypes
+from gaussdecode.model.ddl_text import adds, retypes
 from gaussdecode.model.fingerprint import ColumnState
 from gaussdecode.model.landing import Position
 from gaussdecode.model.retype import is_exact
@@ -79,14 +79,19 @@ class _Step(NamedTuple):
     """What a command left of a table.
 
     Attributes:
-        statement: its text; None where it is unknown.
+        retyped: names of the columns that its statement itself retypes, without USING; where it has one, no
+            other column was converted either.
+        added: names of the columns that it itself adds.
+        constants: texts of what rows have from before a column, by its number; None where unknown.
         is_rewritten: the command wrote a table anew: this one, or a partition.
         may_be_unlogged: it was made logged or unlogged, or nobody knows.
         row_xid: transaction that wrote the table's row in pg_class last; 0 where that is unknown.
         columns: by number; none of a table that was dropped.
     """
 
-    statement: str | None = None
+    retyped: frozenset[str] = frozenset()
+    added: frozenset[str] = frozenset()
+    constants: Mapping[int, str] | None = None
     is_rewritten: bool = True
     may_be_unlogged: bool = True
     row_xid: int = 0
@@ -119,6 +124,10 @@ class DdlStates:
             int(oid): tuple(StateColumn(*column) for column in columns)
             for oid, columns in newest["columns"].items()
         }
+        self._constants: dict[int, dict[int, str]] = {
+            int(oid): {int(number): text for number, text in texts.items()}
+            for oid, texts in (record or {}).get("constants", {}).items()
+        }
         self._used = set[int](newest["used"])  # OIDs whose rows took numbers from a state
         self._doubtful = set[int]()  # OIDs of tables of which an untrue message has come
         self._commands: dict[int, Position] = {}
@@ -133,7 +142,8 @@ class DdlStates:
         now = {"lsn": lsn, "columns": columns, "used": sorted(self._used)}
         self._kept = [*self._kept, now][-_GENERATIONS:]
         self.is_changed = False
-        return {"generations": self._kept}
+        constants = {str(oid): dict(texts) for oid, texts in self._constants.items()}
+        return {"generations": self._kept, "constants": constants}
 
     # ---- the stream ------------------------------------------------------------------
 
@@ -172,8 +182,8 @@ class DdlStates:
     def keeps_values(self, oid: int, number: int, before: ColumnState, now: ColumnState) -> bool:
         """Whether commands since the look before changed a column's type and no value of it.
 
-        So it is if all of them have come, by the transaction that wrote the column last, and each that
-        wrote the table anew says itself that it retypes the column, without USING, in a way that is known.
+        So it is if all of them have come, by the transaction that wrote the column last, and the statement of
+        each that wrote the table anew tells it, and new types are such that values are known.
 
         Args:
             oid: of the table.
@@ -186,11 +196,47 @@ class DdlStates:
             of = step.columns.get(number)
             if of is None or not is_exact(_typed(at), _typed(of)):
                 return False
+            # A table that is written anew takes constants of columns into its rows, and writes the row of these too.
             is_touched = step.is_rewritten and of.row_xid != before.row_xid
-            if is_touched and not retypes(step.statement, of.name):
+            is_told = step.retyped if _typed(at) == _typed(of) else of.name in step.retyped
+            if is_touched and not is_told:
                 return False
             at = of
         return at is not before and (_typed(at), at.row_xid) == (_typed(now), now.row_xid)
+
+    def tells_added(self, oid: int, number: int, now: ColumnState) -> bool:
+        """Whether commands since the look before tell what older rows have in a column that they added.
+
+        A constant is kept: the catalogue may have none any more.
+
+        Args:
+            oid: of the table.
+            number: of the column.
+            now: the column as this look sees it.
+        """
+        at, text = None, None
+        for step in self._steps_of(oid):
+            of = step.columns.get(number)
+            if of is None:
+                continue
+            if at is None:
+                text = (step.constants or {}).get(number)
+                is_null = step.constants is not None and not step.is_rewritten
+                if text is None and not (is_null and of.name in step.added):
+                    return False
+            elif _typed(at) != _typed(of) or (step.is_rewritten and not step.retyped):
+                return False
+            at = of
+        if at is None or (_typed(at), at.row_xid) != (_typed(now), now.row_xid):
+            return False
+        if text is not None:
+            self._constants.setdefault(oid, {})[number] = text
+            self.is_changed = True
+        return True
+
+    def constants(self, oid: int) -> Mapping[int, str]:
+        """Texts of what rows of a table have from before a column, by its number; those that were kept."""
+        return self._constants.get(oid, {})
 
     def replaced_file(self, oid: int, row_xid: int) -> bool:
         """Whether commands since the look before replaced the file of a table, and it was always logged.
@@ -251,7 +297,7 @@ class DdlStates:
                 columns = table.get("columns")
                 oid = int(table["oid"])
                 states[oid] = None if columns is None else _columns(columns)
-                steps[oid] = _step(record, table.get("row_xid"), columns or ())
+                steps[oid] = _step(record, table, columns or ())
         for oid, columns in states.items():
             self._become(oid, columns)
             if len(self._commands) < _MOST_TABLES:
@@ -349,7 +395,7 @@ def _columns(records: Iterable[Json]) -> Columns:
     return tuple(sorted(found))
 
 
-def _step(record: Json, row_xid: int | None, columns: Iterable[Json]) -> _Step:
+def _step(record: Json, table: Json, columns: Iterable[Json]) -> _Step:
     rewritten, count = record.get("rewritten") or (), record.get("rewritten_count") or 0
     is_other = any(int(of["reason"]) & _PERSISTENCE for of in rewritten) or count > len(rewritten)
     statement = None if record.get("statement_is_cut") else record.get("statement")
@@ -362,7 +408,17 @@ def _step(record: Json, row_xid: int | None, columns: Iterable[Json]) -> _Step:
         )
         for of in columns
     }
-    return _Step(statement, bool(count), is_other, int(row_xid or 0), by_number)
+    names = [of.name for of in by_number.values()]
+    constants = table.get("constants")
+    return _Step(
+        frozenset(name for name in names if count and retypes(statement, name)),
+        frozenset(name for name in names if adds(statement, name)),
+        None if constants is None else {int(n): str(text) for n, text in constants.items()},
+        bool(count),
+        is_other,
+        int(table.get("row_xid") or 0),
+        by_number,
+    )
 
 
 def _typed(column: ColumnState) -> tuple[str, int]:

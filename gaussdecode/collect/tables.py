@@ -405,9 +405,9 @@ class Tables:
         skipped = frozenset[int]()
         if self._skip_generated:
             skipped = generated_columns(relation, catalog, placed.numbers)
-        record = schema_record(
-            relation, names, catalog, placed, skipped, self._constants[directory]
-        )
+        told = self.ddl.constants(relation.oid) if relation.is_oid_known else {}
+        constants = {**told, **self._constants[directory]}
+        record = schema_record(relation, names, catalog, placed, skipped, constants)
         self._constants[directory] = constants_of(record, record["oid"])
         if self._source is not None:
             record["source"] = self._source

@@ -176,8 +176,6 @@ class CatalogWatch:
         self._truncated |= frozenset(emptied)
         found = self._look(lsn, frozenset(emptied), is_whole=False)
         self._lsn = max(self._lsn, lsn)
-        if self.ddl.is_changed:
-            self._store.note_columns(self._source or "", self.ddl.to_record(lsn))
         return found
 
     def recorded(self) -> None:
@@ -248,6 +246,8 @@ class CatalogWatch:
             found.append(suspect(changes, self._lsn, look.wal_lsn, self._since(titles)))
         else:
             self.ddl.take_commands()
+        if self.ddl.is_changed:  # before the states: what they no longer show may be here alone
+            self._store.note_columns(self._source or "", self.ddl.to_record(lsn))
         if not found:
             self.recorded()
         return found
@@ -401,8 +401,10 @@ class CatalogWatch:
         if number is None:  # TRUNCATE is no command of those that are recorded
             is_alone = now.sends_truncate and not now.is_root
             return is_alone and self.ddl.replaced_file(now.oid, now.files[now.oid].row_xid)
-        columns = before.columns[number], now.columns[number]
-        return self.ddl.keeps_values(now.oid, number, *columns)
+        was, column = before.columns.get(number), now.columns[number]
+        if was is None:
+            return self.ddl.tells_added(now.oid, number, column)
+        return self.ddl.keeps_values(now.oid, number, was, column)
 
     def _has_other(self, title: str, oid: int) -> bool:
         """Whether rows have come under the title of a table that was not known, that are not its own."""

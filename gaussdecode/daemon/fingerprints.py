@@ -68,8 +68,8 @@ _ADVICE: Final = (
 
 Json = dict[str, Any]  # Any: JSON
 Told = Callable[[TableState, TableState, int | None], bool]
-"""Whether DDL of the stream tells the values of a column that was altered, given the table before and now, and its
-number; with None, whether it tells why the table's file was replaced."""
+"""Whether DDL of the stream tells the values that older rows have in a column that was altered or added, given the
+table before and now, and its number; with None, whether it tells why the table's file was replaced."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -320,7 +320,7 @@ def differences(
         seen: the state now, of the table with the same OID.
         known_types: types of the first state.
         seen_types: types of the second state.
-        is_told: whether DDL of the stream tells the values of a column of another type, given its number.
+        is_told: whether DDL of the stream tells the values that older rows have in a column, given its number.
     """
     return [
         *_partitions(known, seen),
@@ -394,7 +394,8 @@ def _columns(known: TableState, seen: TableState, is_told: Callable[[int], bool]
         if before is None and number <= known.column_count:
             yield f"column {column.name} was not sent before"
         elif before is None:
-            yield from _added(seen, column, stayed, is_rewritten=is_rewritten)
+            is_hidden = is_rewritten and not is_told(number)
+            yield from _added(seen, column, stayed, is_hidden=is_hidden)
         elif not is_told(number):
             yield from _altered(before, column, is_rewritten=is_rewritten)
 
@@ -404,10 +405,10 @@ def _added(
     column: ColumnState,
     stayed: list[int],
     *,
-    is_rewritten: bool,
+    is_hidden: bool,
 ) -> Iterable[str]:
     """What old rows have in a new column: NULL, one constant, or what nobody can tell."""
-    if is_rewritten:
+    if is_hidden:
         yield f"column {column.name} was added with values that are written in the rows alone"
         return
     constants = {seen.files[oid].constants.get(column.name) for oid in stayed}

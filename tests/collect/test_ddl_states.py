@@ -223,7 +223,8 @@ def retyped(type_oid: int, xid: int, statement: str | None = PLAIN, count: int =
         "type_modifier": -1,
         "row_xid": xid,
     }
-    return message([of], statement=statement, rewritten_count=count)
+    other = {**of, "attribute_number": 3, "name": "c"}
+    return message([of, other], statement=statement, rewritten_count=count)
 
 
 @pytest.mark.parametrize(
@@ -259,6 +260,15 @@ def test_values_under_another_type_are_known_by_statements(
     assert not states.keeps_values(OID, 2, before, now)
 
 
+def test_a_column_that_a_conversion_of_another_wrote(states: DdlStates) -> None:
+    """The server takes its constant into the rows; with USING nobody knows."""
+    before, now = ColumnState("v", INT, -1, 5), ColumnState("v", INT, -1, 9)
+    take(states, retyped(INT, 9, "ALTER TABLE t ALTER c TYPE bigint"))
+    assert states.keeps_values(OID, 2, before, now)
+    take(states, retyped(INT, 9, OTHERS))
+    assert not states.keeps_values(OID, 2, before, now)
+
+
 @pytest.mark.parametrize(
     ("rewritten", "xid", "is_told"),
     [
@@ -276,3 +286,58 @@ def test_a_file_that_commands_replaced(
     take(states, message(columns(id=1, v=2), row_xid=xid, **more))
     assert states.replaced_file(OID, 9) is is_told
     assert not states.replaced_file(OID + 1, 9)
+
+
+ADDS = "ALTER TABLE t ADD c int, ADD d int"
+
+
+def added(
+    xid: int, statement: str, constants: dict[int, str] | None, count: int = 0, type_oid: int = INT
+) -> bytes:
+    """A command after which the table has column d."""
+    of = {
+        "attribute_number": 4,
+        "name": "d",
+        "type_oid": type_oid,
+        "type_modifier": -1,
+        "row_xid": xid,
+    }
+    other = {**of, "attribute_number": 2, "name": "v"}
+    return message([of, other], statement=statement, constants=constants, rewritten_count=count)
+
+
+@pytest.mark.parametrize(
+    ("commands", "is_told", "kept"),
+    [
+        ([added(9, ADDS, {})], True, {}),
+        ([added(9, ADDS, {2: "7"})], True, {}),
+        ([added(9, "SELECT f()", {4: "7"}), added(9, PLAIN, {}, 1)], True, {4: "7"}),
+        ([message([]), added(9, ADDS, {}), added(9, PLAIN, {}, 1)], True, {}),
+        ([added(9, ADDS, None)], False, {}),
+        ([added(9, "SELECT f()", {})], False, {}),
+        ([added(9, ADDS, {}, 1)], False, {}),
+        ([added(8, ADDS, {4: "7"})], False, {}),
+        ([added(9, ADDS, {4: "7"}), added(9, OTHERS, {}, 1)], False, {}),
+        ([added(9, ADDS, {4: "7"}, type_oid=BIG), added(9, PLAIN, {}, 1)], False, {}),
+        ([], False, {}),
+    ],
+)
+def test_what_older_rows_have_in_an_added_column(
+    states: DdlStates, commands: list[bytes], kept: dict[int, str], *, is_told: bool
+) -> None:
+    """A constant of the message, or NULL; a constant outlives entries that were never written."""
+    for content in commands:
+        take(states, content)
+    assert states.tells_added(OID, 4, ColumnState("d", INT, -1, 9)) is is_told
+    assert DdlStates(states.to_record(70), 50).constants(OID) == kept
+
+
+def test_a_constant_that_only_a_command_told_lands(states: DdlStates) -> None:
+    """In the schema file of the next rows: the catalogue has none any more."""
+    server, schemas = Server("id", "v"), Schemas()
+    tables = tables_of(server, schemas)
+    tables.ddl = states
+    take(states, added(9, ADDS, {2: "7"}))
+    assert states.tells_added(OID, 2, ColumnState("v", INT, -1, 9))
+    tables.find(server.sent())
+    assert [column.get("constant") for column in schemas.records[-1]["columns"]] == [None, "7"]

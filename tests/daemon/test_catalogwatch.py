@@ -388,6 +388,22 @@ def test_recorded_ddl_tells_a_plain_conversion(place: Place) -> None:
         same = "BEGIN; ALTER TABLE a ALTER c TYPE bigint; COMMENT ON TABLE a IS 'x'; COMMIT"
         assert run(same) == []
         assert "column c was altered" in str(run("ALTER TABLE a ALTER c TYPE bigint USING c * 2"))
+        added = "ALTER TABLE a ADD n int DEFAULT 5, ADD m int; ALTER TABLE a ALTER v TYPE"
+        assert run("ALTER TABLE a ADD w smallint") == []
+        assert run(f"BEGIN; {added} varchar(9) USING 'x'; COMMIT") != []
+        place.watch.recorded()
+        added = (
+            added.replace("ADD n", "ADD p").replace("ADD m", "ADD o").replace("ALTER v", "ALTER w")
+        )
+        assert run(f"BEGIN; {added} integer; COMMIT") == []
+        ((oid, number),) = place.database.execute(
+            "SELECT attrelid::int8, attnum::int4 FROM pg_attribute WHERE attname = 'p' AND NOT atthasmissing"
+        )
+        assert place.watch.ddl.constants(oid) == {number: "5"}
+        place.restart()
+        assert place.begin(0) == [], "an entry that was to follow was never written"
+        assert place.watch.ddl.constants(oid) == {number: "5"}
+        assert place.check() == []
         place.database.execute("ALTER TABLE a ALTER x TYPE bigint")
         assert "column x was changed (was integer, is bigint)" in str(place.check())
     finally:

@@ -11,6 +11,8 @@ from kit.daemon import Daemon
 from kit.postgres import MAJORS, Database, Postgres
 from kit.shards import ShardsDaemon, prepared
 
+from gaussdecode.source.postgresql.ddl import install_sql
+
 pytestmark = pytest.mark.integration
 MakeDaemon = Callable[..., Daemon]
 
@@ -56,9 +58,11 @@ def _live(history: CatalogHistory, daemon: Daemon, target: Path, stops: int) -> 
 def test_random_history(
     database: Database, make_daemon: MakeDaemon, tmp_path: Path, seed: int
 ) -> None:
-    """Streaming, killed and down, with a target that goes along."""
+    """Streaming, killed and down, with a target that goes along; with recorded DDL where the seed says so."""
     reads_again = seed % 2 == 1
     daemon = make_daemon(database, config=_config(reads_again=reads_again))
+    if seed // 3 % 2 == 0:
+        database.execute(install_sql())
     history = CatalogHistory({"": database}, daemon, seed, reads_again=reads_again)
     database.create_slot()
     _live(history, daemon, tmp_path / "target", 3)

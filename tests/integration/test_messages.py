@@ -19,6 +19,7 @@ from gaussdecode.spark.apply import Options, apply_with
 from gaussdecode.spark.log.landing import Landing
 from gaussdecode.spark.merge.engine import LocalEngine
 from gaussdecode.spark.stream.schema_history import read_schemas
+from gaussdecode.spark.target.deletion_vectors import current_rows
 from gaussdecode.spark.target.store import Target
 
 pytestmark = pytest.mark.integration
@@ -152,18 +153,35 @@ def test_targets_follow_commands(
         "ALTER TABLE t RENAME a TO z",
         "COMMENT ON COLUMN t.\"B c\" IS 'It''s B'",
         "COMMENT ON TABLE t IS 'the table'",
+        "ALTER TABLE t ADD n int NOT NULL DEFAULT 5",
+        "ALTER TABLE t ALTER z TYPE bigint",
+        "ALTER TABLE t ADD k int DEFAULT 7; ALTER TABLE t ALTER n TYPE bigint",
     ):
         database.execute(command)
-    daemon.catch_up()
+        daemon.catch_up()
     assert daemon.stop() == 0
-    apply_with(LocalEngine(), daemon.root, tmp_path / "target", Options())
-    found = Target(tmp_path / "target").log("public.t").comments("current")
+    assert apply_with(LocalEngine(), daemon.root, tmp_path / "target", Options()).stopped == {}
+    store = Target(tmp_path / "target")
+    found = store.log("public.t").comments("current")
     columns = {name: text for name, text in found.columns.items() if not name.startswith("gd_")}
-    assert columns == {"id": "", "z": "", "B c": "It's B"}
+    assert columns == {"id": "", "z": "", "B c": "It's B", "n": "", "k": ""}
+    version = store.newest("public.t")
+    assert version is not None
+    (file,) = version.current
+    (row,) = current_rows(store.table_root("public.t"), file).to_pylist()
+    assert [row[name] for name in columns] == [1, 10, None, 5, 7]
     assert found.table.startswith("the table\n\n")
     history = read_schemas(Landing(daemon.root), "public.t").to_pylist()
     told = [[(of["kind"], of["name"]) for of in row["changes"] or ()] for row in history]
-    assert told == [[], [("drop-column", "v"), ("add-column", "B c")], [("rename", "z")]]
+    assert told == [
+        [],
+        [("drop-column", "v"), ("add-column", "B c")],
+        [("rename", "z")],
+        [("add-column", "n")],
+        [("retype", "z")],
+        [("add-column", "k")],
+        [("retype", "n")],
+    ]
 
 
 _WHILE_DOWN = """
