@@ -244,8 +244,8 @@ def retyped(type_oid: int, xid: int, statement: str | None = PLAIN, count: int =
         ([retyped(TEXT, 8), retyped(BIG, 9)], False),
         ([retyped(REAL, 9)], False),
         ([message([]), retyped(BIG, 9)], False),
-        ([message(is_cut=True), retyped(BIG, 9)], False),
-        ([*[message([], oid=8)] * 200, retyped(BIG, 9)], False),
+        ([message([{"name": "id"}]), retyped(BIG, 9)], False),
+        ([retyped(BIG, 9), *[message([], oid=8)] * 200], False),
     ],
 )  # fmt: skip
 def test_values_under_another_type_are_known_by_statements(
