@@ -86,6 +86,7 @@ class _Step(NamedTuple):
         is_rewritten: the command wrote a table anew: this one, or a partition.
         may_be_unlogged: it was made logged or unlogged, or nobody knows.
         row_xid: transaction that wrote the table's row in pg_class last; 0 where that is unknown.
+        lsn: position of its transaction.
         columns: by number; none of a table that was dropped.
     """
 
@@ -95,6 +96,7 @@ class _Step(NamedTuple):
     is_rewritten: bool = True
     may_be_unlogged: bool = True
     row_xid: int = 0
+    lsn: int = 0
     columns: Mapping[int, ColumnState] = MappingProxyType({})
 
 
@@ -207,24 +209,27 @@ class DdlStates:
     def tells_added(self, oid: int, number: int, now: ColumnState) -> bool:
         """Whether commands since the look before tell what older rows have in a column that they added.
 
-        A constant is kept: the catalogue may have none any more.
+        A constant is kept: the catalogue may have none any more. All of them are of one transaction, into which
+        nobody else forges.
 
         Args:
             oid: of the table.
             number: of the column.
             now: the column as this look sees it.
         """
-        at, text = None, None
+        at, text, lsn = None, None, 0
         for step in self._steps_of(oid):
             of = step.columns.get(number)
             if of is None:
                 continue
             if at is None:
-                text = (step.constants or {}).get(number)
+                text, lsn = (step.constants or {}).get(number), step.lsn
                 is_null = step.constants is not None and not step.is_rewritten
                 if text is None and not (is_null and of.name in step.added):
                     return False
             elif _typed(at) != _typed(of) or (step.is_rewritten and not step.retyped):
+                return False
+            if step.lsn != lsn:
                 return False
             at = of
         if at is None or (_typed(at), at.row_xid) != (_typed(now), now.row_xid):
@@ -297,7 +302,7 @@ class DdlStates:
                 columns = table.get("columns")
                 oid = int(table["oid"])
                 states[oid] = None if columns is None else _columns(columns)
-                steps[oid] = _step(record, table, columns or ())
+                steps[oid] = _step(record, table, columns or (), at.lsn)
         for oid, columns in states.items():
             self._become(oid, columns)
             if len(self._commands) < _MOST_TABLES:
@@ -395,7 +400,7 @@ def _columns(records: Iterable[Json]) -> Columns:
     return tuple(sorted(found))
 
 
-def _step(record: Json, table: Json, columns: Iterable[Json]) -> _Step:
+def _step(record: Json, table: Json, columns: Iterable[Json], lsn: int) -> _Step:
     rewritten, count = record.get("rewritten") or (), record.get("rewritten_count") or 0
     is_other = any(int(of["reason"]) & _PERSISTENCE for of in rewritten) or count > len(rewritten)
     statement = None if record.get("statement_is_cut") else record.get("statement")
@@ -417,6 +422,7 @@ def _step(record: Json, table: Json, columns: Iterable[Json]) -> _Step:
         bool(count),
         is_other,
         int(table.get("row_xid") or 0),
+        lsn,
         by_number,
     )
 

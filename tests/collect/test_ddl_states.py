@@ -332,6 +332,14 @@ def test_what_older_rows_have_in_an_added_column(
     assert DdlStates(states.to_record(70), 50).constants(OID) == kept
 
 
+def test_a_forged_constant_is_of_another_transaction(states: DdlStates) -> None:
+    """The command itself is recorded too, and tells another one, or none."""
+    take(states, added(9, ADDS, {4: "666"}), Position(59, 0))
+    take(states, added(9, PLAIN, {}, 1))
+    assert not states.tells_added(OID, 4, ColumnState("d", INT, -1, 9))
+    assert states.constants(OID) == {}
+
+
 def test_a_constant_that_only_a_command_told_lands(states: DdlStates) -> None:
     """In the schema file of the next rows: the catalogue has none any more."""
     server, schemas = Server("id", "v"), Schemas()

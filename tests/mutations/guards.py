@@ -390,6 +390,7 @@ GUARDS: Final = (
           "            if False:", _DDL_STATES),
     Guard("collect/ddl_states.py", "                if text is None and not (is_null and of.name in step.added):",
           "                if False:", _DDL_STATES),
+    Guard("collect/ddl_states.py", "            if step.lsn != lsn:", "            if False:", _DDL_STATES),
     Guard("daemon/catalogwatch.py",
           '            self._store.note_columns(self._source or "", self.ddl.to_record(lsn))\n',
           "            pass\n", _WATCH),
