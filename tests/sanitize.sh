@@ -1,6 +1,7 @@
 #!/bin/sh
 # Builds the extensions with AddressSanitizer and UBSan in a temporary copy, and runs the tests of
-# those that touch bytes from outside: parsers, translators, receive loop, queues, collector.
+# those that touch bytes from outside: parsers, translators, receive loop, queues, collector, and what
+# serve prints and frames.
 # Ends with the status of the tests; the first finding of a sanitizer ends the run.
 #
 #   tests/sanitize.sh [pytest arguments]
@@ -37,4 +38,5 @@ LD_PRELOAD="$library ${LD_PRELOAD:-}" PYTHONMALLOC=malloc PYTHONPATH="$copy:$cop
     tests/source/gaussdb/test_translate.py tests/source/gaussdb/test_translate_fuzz.py \
     tests/source/test_dispatch.py tests/source/gaussdb/test_receive.py tests/source/postgresql/test_known.py \
     tests/source/test_relations.py tests/source/gaussdb/test_transcode.py \
+    tests/serve/test_framing.py tests/serve/test_outputs.py tests/serve/test_missing.py \
     tests/collect tests/decode tests/ipc/test_ring.py "$@"

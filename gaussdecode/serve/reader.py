@@ -42,7 +42,8 @@ TRANSACTIONS: Final = "gd_transactions"
 _OBJECT_NOT_IN_PREREQUISITE_STATE: Final = "55000"
 _FEATURE_NOT_SUPPORTED: Final = "0A000"
 _DATA_CORRUPTED: Final = "XX001"
-_CHUNK_BYTES: Final = 4 << 20  # of a file; its rows are several times as large in memory
+_CHUNK_BYTES: Final = 1 << 20  # of a file; each client holds its messages, several times as large
+_CHUNK_ROWS: Final = 1 << 16  # of columns that a dictionary makes small; arbitrary
 _SEQ_BITS: Final = 40  # rows of a transaction; the rest numbers the transactions of an entry
 _SKIPPED: Final = frozenset({"gd_epoch", "gd_lsn", "gd_csn", "gd_xid", "gd_ts", "gd_source"})
 
@@ -520,9 +521,12 @@ class LandingReader:
             yield dataclasses.replace(before, is_open=False)
 
     def _batches(self, file: LandingFile) -> Iterator[pa.RecordBatch]:
-        """Rows of a file, some MiB of it at a time."""
-        rows = max(1, min(file.rows, file.rows * _CHUNK_BYTES // max(1, file.bytes)))
+        """Rows of a file, a MiB of it at a time."""
         with self._opened(file) as opened:
+            groups = opened.metadata
+            size = sum(groups.row_group(at).total_byte_size for at in range(groups.num_row_groups))
+            rows = file.rows * _CHUNK_BYTES // max(1, file.bytes, size)
+            rows = max(1, min(file.rows, rows, _CHUNK_ROWS))
             yield from opened.iter_batches(rows, use_threads=False)
 
     @contextlib.contextmanager

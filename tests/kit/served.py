@@ -4,6 +4,8 @@ import asyncio
 import dataclasses
 import select
 import ssl
+import subprocess
+import sys
 import tarfile
 import threading
 from collections.abc import Callable
@@ -13,6 +15,7 @@ from typing import Any, Final, Self
 
 import psycopg
 
+from gaussdecode.demo.ports import free_port
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.serve.errors import ServeError
 from gaussdecode.serve.outputs.registry import PLUGINS
@@ -117,6 +120,33 @@ class Served:
         return slot
 
 
+class Process:
+    """`gaussdecode serve` as a process of its own."""
+
+    def __init__(self, root: Path) -> None:
+        self.port = free_port()
+        command = [
+            sys.executable, "-m", "gaussdecode", "serve", str(root), "--listen", f"127.0.0.1:{self.port}",
+        ]  # fmt: skip
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if b"serve_started" in line:
+                return
+        raise AssertionError("it ended")
+
+    def kill(self) -> None:
+        """As a crash ends it."""
+        self.process.kill()
+        self.process.communicate()
+
+    def connect(self, **extra: Any) -> Session:
+        """As of `Served`."""
+        return psycopg.connect(
+            host="127.0.0.1", port=self.port, dbname="kept", user="me", sslmode="disable", autocommit=True, **extra,
+        )  # fmt: skip
+
+
 class Replication:
     """A client that streams.
 
@@ -129,7 +159,7 @@ class Replication:
     """
 
     def __init__(
-        self, served: Served, slot: str, lsn: int = 0, options: str = "", **extra: Any
+        self, served: "Served | Process", slot: str, lsn: int = 0, options: str = "", **extra: Any
     ) -> None:
         self.session = served.connect(replication="database", **extra)
         self.connection = self.session.pgconn

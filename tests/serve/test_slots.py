@@ -5,17 +5,13 @@ import os
 import random
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
-from kit.served import Replication, Served, Session, unpack_landing
+from kit.served import Process, Replication, Served, unpack_landing
 
-from gaussdecode.demo.ports import free_port
 from gaussdecode.errors import ConfigError, DiskError
 from gaussdecode.model.seal import canonical_json, read_sealed, sealed
 from gaussdecode.serve.errors import ServeError
@@ -198,33 +194,6 @@ def test_a_landing_that_moves(tmp_path: Path) -> None:
             Slots(moved, "landing", 3)
 
 
-class Process:
-    """`gaussdecode serve` as a process of its own."""
-
-    def __init__(self, root: Path) -> None:
-        self.port = free_port()
-        command = [
-            sys.executable, "-m", "gaussdecode", "serve", str(root), "--listen", f"127.0.0.1:{self.port}",
-        ]  # fmt: skip
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            if b"serve_started" in line:
-                return
-        raise AssertionError("it ended")
-
-    def kill(self) -> None:
-        """As a crash ends it."""
-        self.process.kill()
-        self.process.communicate()
-
-    def connect(self, **extra: Any) -> Session:
-        """As of `Served`."""
-        return psycopg.connect(
-            host="127.0.0.1", port=self.port, dbname="kept", user="me", sslmode="disable", autocommit=True, **extra,
-        )  # fmt: skip
-
-
 @pytest.mark.parametrize("kills", [int(os.environ.get("GAUSSDECODE_KILLS", "3"))])
 def test_kills(tmp_path: Path, kills: int) -> None:
     """After each kill: nothing after the durable position is missing, nothing before it comes again."""
@@ -243,7 +212,7 @@ def test_kills(tmp_path: Path, kills: int) -> None:
         start = max(durable, asked)
         expected = [end for end in whole if end > start]
         server = Process(root)
-        client = Replication(server, "copy", asked)  # type: ignore[arg-type]
+        client = Replication(server, "copy", asked)
         got: list[int] = []
         stop = chance.randrange(len(expected) + 1)
         if number == kills - 1:
