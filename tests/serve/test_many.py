@@ -36,7 +36,8 @@ class _Client:
             "127.0.0.1", self._port, limit=1 << 16
         )
         body = struct.pack(">I", 3 << 16) + b"user\0me\0database\0kept\0replication\0database\0\0"
-        query = f'START_REPLICATION SLOT "{self._slot}" LOGICAL {Lsn(0)}'.encode() + b"\0"
+        options = "(\"sender-timeout\" '0')"  # it says nothing before its end
+        query = f'START_REPLICATION SLOT "{self._slot}" LOGICAL {Lsn(0)} {options}'.encode() + b"\0"
         self.writer.write(struct.pack(">I", len(body) + 4) + body)
         self.writer.write(b"Q" + struct.pack(">I", len(query) + 4) + query)
 
