@@ -101,18 +101,17 @@ class Catalog:
         self._lock = asyncio.Lock()
         self._connection: Connection | None = None
 
-    def version(self) -> str | None:
-        """The server's version, as ``17.2``; None while it cannot be reached.
+    def version(self) -> str:
+        """The server's version, as ``17.2``.
 
         Raises:
             ConfigError: the connection string is wrong, or the role may too much.
+            SourceError: it cannot be reached now.
         """
         try:
             connection = self._connect()
         except (ConfigError, ServeError) as error:
             raise ConfigError(f"serve.catalog-dsn: {error}") from None
-        except SourceError:
-            return None
         return connection.parameter("server_version").partition(" ")[0]
 
     def _connect(self) -> Connection:

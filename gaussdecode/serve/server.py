@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from gaussdecode import __version__
-from gaussdecode.errors import ConfigError, GaussDecodeError
+from gaussdecode.errors import ConfigError, GaussDecodeError, SourceError
 from gaussdecode.logs import Event, get_logger
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.serve import messages
@@ -116,12 +116,6 @@ class Server:
             )
         self._layout = json.loads((root / "layout.json").read_bytes())
         self.database = self.facts().database
-        self.slots = Slots(root, self.feeds.landing.landing_id, settings.slots)
-        for name, what in self.slots.damaged.items():
-            _log.error(
-                Event.ERROR,
-                reason=f'replication slot "{name}": {what}; restore the file and restart, or drop the slot',
-            )
         self.sessions: dict[int, Session] = {}
         self.counts = Counts(self)
         self.beat = time.monotonic()
@@ -129,7 +123,20 @@ class Server:
         self._next = 0
         self._saving = asyncio.Lock()
         self.catalog = self._catalog()
-        version = (self.catalog and self.catalog.version()) or _UNKNOWN_VERSION
+        version = _UNKNOWN_VERSION
+        if self.catalog is not None:
+            try:
+                version = self.catalog.version()
+            except SourceError as error:
+                _log.warning(
+                    Event.ERROR, reason=f"serve.catalog-dsn: {error}; clients see version {version}"
+                )
+        self.slots = Slots(root, self.feeds.landing.landing_id, settings.slots)
+        for name, what in self.slots.damaged.items():
+            _log.error(
+                Event.ERROR,
+                reason=f'replication slot "{name}": {what}; restore the file and restart, or drop the slot',
+            )
         self.version_text = (
             f"PostgreSQL {version} (gaussdecode {__version__}, serving what has landed)"
         )

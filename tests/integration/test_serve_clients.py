@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import psycopg
 import psycopg2
 import pytest
 from kit import jars, landing, oracle
 from kit.daemon import Daemon, wait_until
 from kit.postgres import Database, Postgres
-from kit.served import Served
+from kit.served import Served, unpack_landing
 from psycopg2.extras import (
     LogicalReplicationConnection,
     ReplicationCursor,
@@ -20,6 +21,7 @@ from psycopg2.extras import (
 )
 
 from gaussdecode.cli import main
+from gaussdecode.errors import ConfigError
 from gaussdecode.model.lsn import Lsn
 
 pytestmark = pytest.mark.integration
@@ -121,6 +123,35 @@ def test_daemon_follows(shared: Setup, make_daemon: Callable[..., Daemon]) -> No
     assert len(found) > 380
     assert found == _rows(shared.daemon.root)
     oracle.check(second.root, shared.database)
+
+
+def test_catalogue(shared: Setup) -> None:
+    """Tables and keys are the source's, slots are virtual, errors keep their code; nothing can be written."""
+    with shared.served.connect() as session:
+        query = "SELECT c.oid::regclass::text, c.relreplident FROM pg_class c WHERE c.relname ~ %s"
+        assert session.execute(query, ["^bag$"]).fetchall() == [("public.bag", "f")]
+        query = "SELECT count(*) FILTER (WHERE slot_name LIKE 'serve_clients%') FROM pg_replication_slots s"
+        assert session.execute(query).fetchone() == (0,)
+        for refused, state in (
+            ("SELECT 1 / 0 FROM pg_class", "22012"),
+            ("SELECT * FROM public.bag WHERE n > 1", "42501"),
+            ("SELECT lo_create(0) FROM pg_class LIMIT 1", "25006"),
+            (
+                "SELECT * FROM generate_series(1, 2), pg_terminate_backend(0) WHERE nothing > 1",
+                "42703",
+            ),
+        ):
+            with pytest.raises(psycopg.Error) as caught:
+                session.execute(refused)
+            assert caught.value.sqlstate == state, refused
+
+
+def test_catalogue_for_a_superuser_is_refused(shared: Setup, tmp_path: Path) -> None:
+    """Clients would have the rights of the role."""
+    root = unpack_landing(tmp_path)
+    dsn = shared.database.server.dsn("serve_clients")
+    with pytest.raises(ConfigError, match=r"serve\.catalog-dsn: .*superuser"):
+        Served(root, catalog_dsn=f"{dsn} sslmode=disable")
 
 
 # ---- psycopg2 ------------------------------------------------------------------------------

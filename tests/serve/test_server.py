@@ -31,9 +31,11 @@ from gaussdecode.protocol.gaussdb.session import Phase
 from gaussdecode.protocol.gaussdb.session import Session as GaussClient
 from gaussdecode.serve import statements
 from gaussdecode.serve.block import TableRows
+from gaussdecode.serve.catalog import is_for_catalog, with_slots
 from gaussdecode.serve.errors import ServeError
 from gaussdecode.serve.outputs.registry import make_output
 from gaussdecode.serve.reader import ReadPosition
+from gaussdecode.serve.sql import tokens_of
 from gaussdecode.serve.stream import Stream
 from gaussdecode.serve.users import write_user
 
@@ -655,3 +657,70 @@ def test_random_messages_harm_nobody(served: Served, messages: list[tuple[int, b
     found = _answer(served, data)
     assert b"XX000" not in found
     assert found.startswith(b"R")
+
+
+# ---- the source's catalogue ----------------------------------------------------------------
+
+_SLOTS = [{"slot_name": "it's", "restart_lsn": "0/10"}]
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("SELECT 1 FROM pg_class c WHERE c.oid = $1", "{}"),
+        ("SELECT 'pg_replication_slots' -- pg_replication_slots", "{}"),
+        ("SELECT * FROM pg_catalog.pg_replication_slots s", "SELECT * FROM {s} s"),
+        (
+            "SELECT x FROM a JOIN PG_Replication_Slots ON pg_replication_slots.x = a.x",
+            "SELECT x FROM a JOIN {s} AS pg_replication_slots ON pg_replication_slots.x = a.x",
+        ),
+        (
+            "SELECT EXISTS (SELECT FROM pg_replication_slots)",
+            "SELECT EXISTS (SELECT FROM {s} AS pg_replication_slots)",
+        ),
+    ],
+)
+def test_virtual_slots_for_the_catalogue(query: str, expected: str) -> None:
+    """The view of slots is that of this server, wherever a statement names it, and nowhere else."""
+    found = with_slots(query, _SLOTS)
+    shown = re.sub(
+        r"\(SELECT \* FROM pg_catalog\.json_to_recordset\(.*?\) AS v\(.*?\)\)", "{s}", found
+    )
+    assert shown == (query if expected == "{}" else expected)
+    assert ("it''s" in found) == (expected != "{}")
+
+
+@pytest.mark.parametrize(
+    ("query", "is_sent"),
+    [
+        ("SELECT relname FROM pg_class", True),
+        ("WITH a AS (SELECT 1) SELECT * FROM a", True),
+        ("DELETE FROM t", False),
+        ("COPY t TO STDOUT", False),
+        ("WITH a AS (SELECT pg_logical_slot_get_changes('x', NULL, NULL)) SELECT * FROM a", False),
+        ('SELECT "pg_drop_replication_slot"(slot_name) FROM t', False),
+    ],
+)
+def test_what_the_catalogue_is_sent(query: str, is_sent: bool) -> None:
+    """Only what reads, and nothing that has to do with the source's own slots."""
+    assert is_for_catalog(tokens_of(query)) == is_sent
+
+
+def test_catalogue_of_another_product(tmp_path: Path) -> None:
+    """Only PostgreSQL's can be asked; a start says so."""
+    root = unpack_landing(tmp_path)
+    layout = json.loads((root / "layout.json").read_bytes())
+    for source in layout["sources"].values():
+        source["kind"] = "gaussdb"
+    (root / "layout.json").write_text(json.dumps(layout))
+    with pytest.raises(ConfigError, match=r"serve\.catalog-dsn.*gaussdb"):
+        Served(root, catalog_dsn="host=127.0.0.1 dbname=x user=y")
+
+
+def test_settings_that_are_as_asked(served: Served) -> None:
+    """A driver may ask for what is so; for what is not, it is refused."""
+    same = "-c standard_conforming_strings=on -c default_transaction_isolation=read\\ committed -c DateStyle=ISO,YMD"
+    with served.connect(options=same) as session:
+        assert session.info.parameter_status("DateStyle") == "ISO, YMD"
+    with pytest.raises(psycopg.OperationalError, match="cannot be changed"):
+        served.connect(options="-c standard_conforming_strings=off")
