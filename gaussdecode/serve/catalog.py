@@ -1,7 +1,7 @@
 """Ask the source's catalogue for what a landing does not have: one connection for all clients.
 
-Clients that read more than a stream, such as this package's own daemon and Debezium, look tables, keys and
-publications up by SQL that only a database can answer. Such a SELECT goes to the source as it is, but for
+Clients that read more than a stream, such as this package's own daemon, look tables, keys and publications up
+by SQL that only a database can answer. Such a SELECT goes to the source as it is, but for
 ``pg_replication_slots``, whose rows are the virtual slots.
 """
 
@@ -143,10 +143,13 @@ class Catalog:
 
     async def _asked(self, ask: Callable[[Connection], _Result]) -> _Result:
         def work() -> _Result:
+            had_one = self._connection is not None
             try:
                 return ask(self._connect())
             except (GaussDecodeError, OperationalError) as error:
                 self.close()
+                if had_one:  # the database may have closed it long ago
+                    return work()
                 text = error.reason if isinstance(error, SourceError) else str(error)
                 raise ServeError(
                     "08006", f"the source's catalogue cannot be asked: {text}"

@@ -146,6 +146,15 @@ def test_catalogue(shared: Setup) -> None:
             assert caught.value.sqlstate == state, refused
 
 
+def test_catalogue_after_a_lost_connection(shared: Setup) -> None:
+    """A connection that the database has closed is made again."""
+    with shared.served.connect() as session:
+        query = "SELECT pg_backend_pid() FROM pg_class LIMIT 1"
+        (before,) = session.execute(query).fetchone() or (0,)
+        shared.database.execute(f"SELECT pg_terminate_backend({before}, 30000)")
+        assert session.execute(query).fetchone() not in {(before,), None}
+
+
 def test_catalogue_for_a_superuser_is_refused(shared: Setup, tmp_path: Path) -> None:
     """Clients would have the rights of the role."""
     root = unpack_landing(tmp_path)
