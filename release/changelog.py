@@ -21,7 +21,8 @@ _NAMED: Final = (
     "docs/kubernetes.md",
 )
 _VERSION: Final = re.compile(r"\d+\.\d+\.\d+")
-_EMPTY: Final = "## Unreleased\n\nNothing yet.\n"
+_NOTHING: Final = "Nothing yet."
+_EMPTY: Final = f"## Unreleased\n\n{_NOTHING}\n"
 
 
 def section(changelog: str, version: str) -> str:
@@ -47,7 +48,7 @@ def numbered(texts: Mapping[str, str], version: str) -> dict[str, str]:
         version: the new one.
 
     Raises:
-        SystemExit: it is no version, or the changelog has it, or has nothing to say of it.
+        SystemExit: it is no version, or older than the last; the changelog has it, or has nothing to say of it.
     """
     if not _VERSION.fullmatch(version):
         raise SystemExit(f"{version!r} is no version; write three numbers, such as 1.2.0")
@@ -57,11 +58,21 @@ def numbered(texts: Mapping[str, str], version: str) -> dict[str, str]:
     changelog = texts[_CHANGELOG]
     if re.search(rf"^## {re.escape(version)}\b", changelog, re.MULTILINE):
         raise SystemExit(f"{_CHANGELOG} has a section {version} already")
-    if "Nothing yet." in section(changelog, "Unreleased"):
+    if _parts(version) < _parts(found[1]):
+        raise SystemExit(f"{version} is older than {found[1]}, which {_PLACE} has")
+    changes = section(changelog, "Unreleased")
+    told = re.sub(rf"^{re.escape(_NOTHING)}$", "", changes, count=1, flags=re.MULTILINE).strip()
+    if not told:
         raise SystemExit(f"{_CHANGELOG}: nothing is under Unreleased")
-    result = {path: text.replace(found[1], version) for path, text in texts.items()}
-    result[_CHANGELOG] = changelog.replace("## Unreleased\n", f"{_EMPTY}\n## {version}\n", 1)
+    old = re.compile(rf"(?<![\d.]){re.escape(found[1])}(?![\d.]*\d)")
+    result = {path: old.sub(version, text) for path, text in texts.items()}
+    before, after = f"## Unreleased\n\n{changes}", f"{_EMPTY}\n## {version}\n\n{told}"
+    result[_CHANGELOG] = changelog.replace(before, after, 1)
     return result
+
+
+def _parts(version: str) -> list[int]:
+    return [int(part) for part in version.split(".")]
 
 
 def main() -> None:

@@ -182,10 +182,22 @@ def test_a_version_has_its_number_in_one_step() -> None:
         changelog.numbered(texts, "0.3.0")
 
 
+@pytest.mark.parametrize("lines", ["Nothing yet.\n\n- one\n", "- one\n\nNothing yet.\n"])
+def test_a_change_beside_nothing_yet_is_a_change(lines: str) -> None:
+    """The words go, the change has its version; other numbers that end like the version's stay."""
+    text = _CHANGELOG.replace("- one\n- two\n", lines)
+    texts = {**_TEXTS, "CHANGELOG.md": text, "config/x.yaml": "a:10.1.0 b:0.1.0.5 c:0.1.0, 0.1.0."}
+    result = changelog.numbered(texts, "0.2.0")
+    assert changelog.section(result["CHANGELOG.md"], "0.2.0") == "- one"
+    assert changelog.section(result["CHANGELOG.md"], "Unreleased") == "Nothing yet."
+    assert result["config/x.yaml"] == "a:10.1.0 b:0.1.0.5 c:0.2.0, 0.2.0."
+
+
 @pytest.mark.parametrize(
     ("version", "match"),
     [
         ("0.1.0", "has a section 0.1.0 already"),
+        ("0.0.9", "0.0.9 is older than 0.1.0, which gaussdecode/__init__.py has"),
         ("next", "'next' is no version; write three numbers"),
     ],
 )
