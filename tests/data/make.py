@@ -4,6 +4,7 @@ usage: PYTHONPATH=tests .venv/bin/python tests/data/make.py      before each rel
 
 ``tests/data/VERSION.tar.xz`` has ``landing/``, its ``mirror/``, ``tables/`` with the entries up to the
 middle, and ``facts.json``: the last position, and the rows of the source's tables as text.
+The source records DDL.
 """
 
 import io
@@ -20,6 +21,7 @@ from kit.oracle import OUTPUT_SETTINGS
 from kit.postgres import Database, Postgres
 
 import gaussdecode
+from gaussdecode.source.postgresql.ddl import install_sql
 
 HERE: Final = Path(__file__).parent
 _BEGIN: Final = """
@@ -74,6 +76,7 @@ def make(directory: Path) -> None:
     with Postgres(15) as server:
         database = Database(server, "kept")
         database.execute(_BEGIN)
+        database.execute(install_sql())
         database.create_slot()
         mirror = {"mirror": {"url": f"file://{directory}/mirror"}}
         with Daemon(
