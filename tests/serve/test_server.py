@@ -36,7 +36,7 @@ from gaussdecode.serve.errors import ServeError
 from gaussdecode.serve.outputs.registry import make_output
 from gaussdecode.serve.reader import ReadPosition
 from gaussdecode.serve.sql import tokens_of
-from gaussdecode.serve.stream import Stream
+from gaussdecode.serve.stream import Sent, Stream
 from gaussdecode.serve.users import write_user
 
 
@@ -345,7 +345,7 @@ def test_what_a_stream_holds() -> None:
     async def send() -> None:
         connection, feed = Mock(), Mock(call=call)
         connection.write, connection.is_clogged = look, False
-        streams.append(Stream(connection, feed, Mock(), output, ReadPosition(0, 0, 5), 0))
+        streams.append(Stream(connection, feed, Mock(), output, ReadPosition(0, 0, 5), Sent(), 0))
         await streams[0]._send_block(of)
         look()
 
