@@ -138,6 +138,6 @@ def test_pg_recvlogical_under_kills(database: Database, daemon: Daemon, tmp_path
 
     def is_away() -> bool:
         (slot,) = daemon.record()["virtual_slots"]
-        return slot["is_connected"] is False and slot["behind_bytes"] is not None
+        return slot["is_connected"] is False and slot["behind_seconds"] is not None
 
     wait_until(is_away, "the daemon says that no client is connected")
