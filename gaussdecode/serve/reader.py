@@ -43,7 +43,7 @@ _OBJECT_NOT_IN_PREREQUISITE_STATE: Final = "55000"
 _FEATURE_NOT_SUPPORTED: Final = "0A000"
 _DATA_CORRUPTED: Final = "XX001"
 _CHUNK_BYTES: Final = 1 << 20  # of a file; each client holds its messages, several times as large
-_CHUNK_ROWS: Final = 1 << 16  # of columns that a dictionary makes small; arbitrary
+_CHUNK_ROWS: Final = 1 << 14  # arbitrary; each client holds messages of so many
 _SEQ_BITS: Final = 40  # rows of a transaction; the rest numbers the transactions of an entry
 _SKIPPED: Final = frozenset({"gd_epoch", "gd_lsn", "gd_csn", "gd_xid", "gd_ts", "gd_source"})
 
