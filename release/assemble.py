@@ -17,6 +17,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -92,12 +93,17 @@ def provenance(out: Path, commit: str, tools: Mapping[str, str]) -> Json:
 
 
 def tools() -> dict[str, str]:
-    """The first line of what each tool says of its version."""
+    """The first line of what each tool says of its version, without where it is installed."""
     told = {
         name: subprocess.run(command, check=True, capture_output=True, text=True).stdout
         for name, command in _TOOLS.items()
     }
-    return {name: text.splitlines()[0] for name, text in told.items()}
+    return {name: without_place(text) for name, text in told.items()}
+
+
+def without_place(text: str) -> str:
+    """The first line, up to the directory that pip and auditwheel name."""
+    return re.split(r" (?:from|installed at) /", text.splitlines()[0])[0]
 
 
 def _git(*words: str) -> str:

@@ -222,6 +222,19 @@ def test_files_that_name_the_version_have_the_one() -> None:
         assert found == {gaussdecode.__version__}, path
 
 
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("pip 26.3 from /home/me/.venv/pip (python 3.11)\n", "pip 26.3"),
+        ("auditwheel 6.8.2 installed at /home/me/site-\npackages", "auditwheel 6.8.2"),
+        ("mmdebstrap 1.3.5\n", "mmdebstrap 1.3.5"),
+    ],
+)
+def test_the_version_of_a_tool_has_no_path(text: str, version: str) -> None:
+    """The provenance is for others, and names no directory of the machine."""
+    assert assemble.without_place(text) == version
+
+
 def test_checksums_and_provenance(tmp_path: Path) -> None:
     """Of each file once; the statement has the commit, the lock file and the tools."""
     (tmp_path / "a.whl").write_bytes(b"a")
