@@ -71,6 +71,11 @@ class Descriptions:
             self._titles[oid] = title
             self._moved.append((oid, title))
 
+    @property
+    def titles(self) -> Mapping[int, str]:
+        """Titles under which rows came last, by OID; of other tables those where the stream began."""
+        return self._titles
+
     def oids(self, directory: str) -> AbstractSet[int]:
         """OIDs of the tables whose rows have come for a directory, landed or not."""
         return self._oids.get(directory, frozenset())

@@ -139,8 +139,11 @@ class CatalogWatch:
 
     @property
     def titles(self) -> dict[int, str]:
-        """Of the tables by OID, at the position up to which everything was looked at."""
-        return self._known.titles
+        """Of the tables by OID, at the position up to which everything was looked at.
+
+        Where rows came under another title, and no entry says so, that one.
+        """
+        return {**self._known.titles, **self._known.came}
 
     def begin(self, lsn: int) -> list[Json]:
         """Compare everything with what the landing goes by; a landing that goes by nothing begins.
@@ -213,12 +216,14 @@ class CatalogWatch:
                 **{oid: title for oid, title in now.gone.items() if oid not in held},
                 **{oid: title for oid, title in before.gone.items() if oid in held},
             },
+            now.came,
         )
 
     # ---- one look --------------------------------------------------------------------
 
     def _look(self, lsn: int, emptied: frozenset[str], *, is_whole: bool) -> list[Json]:
         was_recording, titles = self.ddl.is_recording, self._known.titles
+        came = self._known.came
         look, members, records = self._catalog.ask(
             lambda session: self._ask(session, is_whole), _SECONDS
         )
@@ -238,6 +243,7 @@ class CatalogWatch:
         ):
             for title, change in more.items():
                 changes[title] = changes.get(title, Change(())).and_then(change)
+        self._note_names(came if is_whole else self._descriptions.titles)
         changes = self._of_seen(_unnamed(changes, found), lsn, look.wal_lsn)
         tables = look.tables if was_recording and not is_whole else self._known.tables
         columns = {oid: _columns(tables[oid]) for oid in tables} if records else {}
@@ -437,6 +443,17 @@ class CatalogWatch:
             return {}
         by_title = {table.title: table for table in self._known.tables.values()}
         return {title: made_anew(by_title[title]) for title in strange & by_title.keys()}
+
+    def _note_names(self, came: Mapping[int, str]) -> None:
+        """Keep that rows came under a title that their table has no more: after a start nothing else tells."""
+        tables = self._known.tables
+        other = {
+            oid: title
+            for oid, title in came.items()
+            if oid in tables and self._said.get(oid) != tables[oid].title != title
+        }
+        if other != self._known.came:
+            self._known = dataclasses.replace(self._known, came=other)
 
     def _moved(self, moved: Iterable[tuple[int, str]]) -> dict[str, Change]:
         """Rows of one table came under several names: none of these has all of them."""

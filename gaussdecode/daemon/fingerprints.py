@@ -80,11 +80,13 @@ class Known:
         tables: tables by OID, all that land.
         types: types by OID, of what their columns are made of.
         gone: titles by OID of tables that landed once, and exist, but are not sent any more.
+        came: titles by OID under which rows came, of tables that had another title when that was seen.
     """
 
     tables: Tables = dataclasses.field(default_factory=Tables)
     types: Mapping[int, TypeState] = dataclasses.field(default_factory=dict)
     gone: Mapping[int, str] = dataclasses.field(default_factory=dict)
+    came: Mapping[int, str] = dataclasses.field(default_factory=dict)
 
     def to_record(self) -> Json:
         """Make it fit for JSON."""
@@ -92,6 +94,7 @@ class Known:
             "tables": self.tables.to_record(),
             "types": {str(oid): of.to_record() for oid, of in self.types.items()},
             "gone": {str(oid): title for oid, title in self.gone.items()},
+            "came": {str(oid): title for oid, title in self.came.items()},
         }
 
     @classmethod
@@ -101,6 +104,7 @@ class Known:
             Tables.from_record(record["tables"]),
             {int(oid): TypeState.from_record(of) for oid, of in record["types"].items()},
             {int(oid): title for oid, title in record["gone"].items()},
+            {int(oid): title for oid, title in record.get("came", {}).items()},
         )
 
     def with_tables(self, tables: Mapping[int, TableState]) -> Self:

@@ -39,7 +39,6 @@ class Place:
 
     def restart(self) -> None:
         """As after a death."""
-        self.descriptions = Descriptions({})
         self.watch = CatalogWatch(
             [self.database.publication],
             None,
@@ -49,6 +48,7 @@ class Place:
             lambda _title, _oid: False,
             lambda directory: directory in self.landed,
         )
+        self.descriptions = Descriptions(self.watch.titles)
 
     def ask(self, question: Callable[[Connection], Answer], seconds: float) -> Answer:
         """As the daemon asks."""
@@ -246,6 +246,45 @@ _ROOT = (
 _ASIDE = "CREATE TABLE n_2 (id int, k int)"
 _ATTACH = "ALTER TABLE n ATTACH PARTITION n_2 FOR VALUES IN (2)"
 _NEW = "CREATE TABLE n (id int PRIMARY KEY, k int); INSERT INTO n VALUES (1, 1)"
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_rows_that_came_under_the_name_of_one_transaction(place: Place, *, dies: bool) -> None:
+    """A table was made, filled and renamed before it was seen: its rows are not under its name."""
+    place.landed.add("public.a")
+    place.database.execute(
+        "BEGIN; CREATE TABLE n (id int PRIMARY KEY); ALTER TABLE a RENAME TO o; ALTER TABLE n RENAME TO a; COMMIT"
+    )
+    ((oid,),) = place.database.execute("SELECT 'a'::regclass::oid::int8")
+    assert len(place.check()) == 2
+    place.watch.recorded()
+    place.comes("public.n", oid)
+    assert place.check() == []
+    for expected in (
+        ["public.a: it had another name meanwhile, and rows from then are not under this one"],
+        [],
+    ):
+        if dies:
+            place.restart()
+            assert place.begin() == []
+        place.comes("public.a")
+        assert place.check() == expected
+        place.watch.recorded()
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_a_renamed_table_is_named_once(place: Place, *, dies: bool) -> None:
+    """Its first row under the new name tells nothing that was not said."""
+    place.comes("public.a")
+    place.landed.add("public.a")
+    place.database.execute("ALTER TABLE a RENAME TO b")
+    assert len(place.check()) == 1
+    place.watch.recorded()
+    if dies:
+        place.restart()
+        assert place.begin() == []
+    place.comes("public.b")
+    assert place.check() == []
 
 
 @pytest.mark.parametrize(
