@@ -19,12 +19,14 @@ import argparse
 import collections
 import dataclasses
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from gaussdecode.console.table import terminal_width
 from gaussdecode.errors import AccessError, ConfigError, SourceError, SourceRefusedError
+from gaussdecode.land.names import SERVE
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.words import counted, printable
 from gaussdecode.operations.check.catalog_postgresql import catalog_findings
@@ -327,8 +329,8 @@ def _report_mirror(config: Config, report: Report) -> None:
 
 
 def _report_serve(config: Config, report: Report) -> None:
-    """Judge what `gaussdecode serve` reads, where it is configured or has a unit."""
-    if config.serve == ServeConfig() and find_unit(config.path, SERVE_UNIT) is None:
+    """Judge what `gaussdecode serve` reads, where it is configured or has served."""
+    if config.serve == ServeConfig() and not os.path.exists(config.landing.root / SERVE):
         return
     seen = examine_serve(config)
     report.facts.append(("serve", f"{config.serve.listen}, {seen.text}"))
