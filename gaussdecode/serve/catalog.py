@@ -117,7 +117,12 @@ class Catalog:
     def _connect(self) -> Connection:
         if self._connection is not None:
             return self._connection
-        made = connect(self._address, is_replication=False, application_name="gaussdecode serve")
+        made = connect(
+            self._address,
+            is_replication=False,
+            application_name="gaussdecode serve",
+            patience=_SECONDS + 1,  # the server gives up first, and says so
+        )
         try:
             made.query("SET client_encoding = 'UTF8'")
             made.query("SET default_transaction_read_only = on")
@@ -173,8 +178,8 @@ class Catalog:
 
         def ask(connection: Connection) -> Forwarded:
             pgconn = connection.pgconn
-            _good(pgconn.prepare(b"", command.encode(), types))
-            found = _good(pgconn.describe_prepared(b""))
+            _good(connection.answer(lambda: pgconn.send_prepare(b"", command.encode(), types)))
+            found = _good(connection.answer(lambda: pgconn.send_describe_prepared(b"")))
             return Forwarded(
                 command,
                 tuple(found.param_type(at) for at in range(found.nparams)),
@@ -199,9 +204,10 @@ class Catalog:
         values = [None if each is None else each.encode() for each in parameters]
 
         def ask(connection: Connection) -> list[list[bytes | None]]:
+            pgconn, text = connection.pgconn, statement.text.encode()
             found = _good(
-                connection.pgconn.exec_params(
-                    statement.text.encode(), values, statement.types, None, form
+                connection.answer(
+                    lambda: pgconn.send_query_params(text, values, statement.types, None, form)
                 )
             )
             return [

@@ -10,6 +10,7 @@ import io
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +26,7 @@ from gaussdecode.operations.compare.source_comments import comments_of_config, c
 from gaussdecode.operations.compare.source_sums import PgSums, SourceSums
 from gaussdecode.operations.compare.source_sums_gaussdb import GaussSums
 from gaussdecode.protocol.gaussdb.notices import LostChanges
+from gaussdecode.serve.catalog import Catalog as SourceCatalog
 from gaussdecode.settings.load import load
 from gaussdecode.settings.sections import Config
 from gaussdecode.source._dispatch import Dispatcher
@@ -48,6 +50,9 @@ from gaussdecode.source.settings import ReaderSettings
 VIEW_SECONDS: Final = 5.0
 TABLE: Final = ("public", "t")
 """With rows, and a column ``id`` that is its key."""
+
+SERVE_ROLE: Final = "catalogue"
+"""A role that may only log in."""
 
 Conversation = Callable[[Path], object]
 """Given the file of a configuration; raises `SourceError` where it was broken off."""
@@ -226,6 +231,16 @@ def _publish(path: Path) -> None:
     assert "already" in add_table(source_address(config), config.source.publication, *TABLE)
 
 
+def _serve(path: Path) -> None:
+    """What `serve` asks at its start, as a role that may only log in."""
+    with ThreadPoolExecutor(1) as pool:
+        catalog = SourceCatalog(f"{load(path).source.dsn} user={SERVE_ROLE}", pool)
+        try:
+            assert catalog.version()
+        finally:
+            catalog.close()
+
+
 def _ddl(path: Path) -> None:
     """Make the event triggers and take them away; half of it is undone by the server."""
     for action in ("install", "remove"):
@@ -238,6 +253,7 @@ POSTGRESQL: Final[Mapping[str, Conversation]] = {
     "guard": _guard(PostgresProbe),
     "publish": _publish,
     "ddl": _ddl,
+    "serve": _serve,
     **_BOTH,
 }
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from kit import conversations
-from kit.conversations import GAUSSDB, POSTGRESQL, TABLE, UNBOUNDED, Conversation
+from kit.conversations import GAUSSDB, POSTGRESQL, SERVE_ROLE, TABLE, UNBOUNDED, Conversation
 from kit.gaussserver import Behaviour, GaussServer
 from kit.gausssql import Catalogue
 from kit.gaussstore import Store
@@ -27,6 +27,7 @@ import gaussdecode
 from gaussdecode.daemon import catalogwatch, csn_marks
 from gaussdecode.errors import SourceError
 from gaussdecode.operations.compare import source_sums as sourcesums
+from gaussdecode.serve import catalog as servecatalog
 from gaussdecode.source.gaussdb import catalog as gausscatalog
 from gaussdecode.source.gaussdb import connection as gaussdb
 from gaussdecode.source.gaussdb import view as gaussview
@@ -63,6 +64,7 @@ def _talk(path: Path, port: int, restore: Callable[[], None], conversation: Conv
 
 def postgres_talks(database: Database, directory: Path) -> dict[str, Talk]:
     """Every conversation with a PostgreSQL."""
+    database.execute(f"DROP ROLE IF EXISTS {SERVE_ROLE}; CREATE ROLE {SERVE_ROLE} LOGIN")
     database.execute("CREATE TABLE public.t (id int4 PRIMARY KEY, v text)")
     database.execute("INSERT INTO public.t SELECT g, repeat('x', g) FROM generate_series(1, 40) g")
     path = directory / "orders.yaml"
@@ -170,6 +172,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pgexport, "ANSWER_SECONDS", 0.5)
     monkeypatch.setattr(sourcesums, "ANSWER_SECONDS", 0.5)
     monkeypatch.setattr(csn_marks, "_ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(servecatalog, "_SECONDS", 0.5)
     monkeypatch.setattr(catalogwatch, "_SECONDS", 0.5)
     monkeypatch.setattr(conversations, "VIEW_SECONDS", 1.0)
 

@@ -146,9 +146,22 @@ class Connection:
         ]
 
     def _execute(self, command: str, phase: Phase) -> PGresult:
-        """Run one command; what is given up is cancelled at the server, which answers all the same."""
+        return self.answer(lambda: self.pgconn.send_query(self.encoding.encode(command)), phase)
+
+    def answer(self, send: Callable[[], None], phase: Phase = Phase.COMMAND) -> PGresult:
+        """Send one command of the protocol, and wait for its answer, which may be an error.
+
+        What is given up is cancelled at the server, which answers all the same.
+
+        Args:
+            send: sends it.
+            phase: named in errors.
+
+        Raises:
+            SourceError: the connection failed, it took too long, or a stop was asked for.
+        """
         with self._judging(phase):
-            self.pgconn.send_query(self.encoding.encode(command))
+            send()
             deadline = float("inf") if self.patience is None else time.monotonic() + self.patience
             try:
                 result = self._answer(deadline, self.should_stop)
