@@ -130,6 +130,8 @@ def test_pg_recvlogical_under_kills(database: Database, daemon: Daemon, tmp_path
         if part.exists():
             for xid, text in _received(part).items():
                 assert found.setdefault(xid, text) == text
+    if database.server.major < 17:  # which show a message without its transaction, with this option
+        found = {xid: text for xid, text in found.items() if not text.startswith("message:")}
     assert list(found.items()) == list(expected.items())
     (slot,) = daemon.record()["virtual_slots"]
     told = (slot["name"], slot["plugin"], slot["is_lost"])
