@@ -26,7 +26,7 @@ pytestmark = pytest.mark.integration
 MakeDaemon = Callable[..., Daemon]
 Pair = tuple[Case, Case]
 
-_PAIRS: Final = int(os.environ.get("GAUSSDECODE_PAIRS", "60"))
+_PAIRS: Final = int(os.environ.get("GAUSSDECODE_PAIRS", "20"))
 _SEED: Final = int(os.environ.get("GAUSSDECODE_SEEDS", "1").partition("-")[0])
 # Another table under the name, or none.
 _ANOTHER: Final = {"renamed", "dropped", "anew", "anew_with_rows", "swapped"}
