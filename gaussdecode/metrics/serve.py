@@ -48,8 +48,8 @@ SERVE: Final[tuple[Metric, ...]] = (
     counter(
         "serve_rows",
         "rows",
-        "Changes sent to the clients of a virtual slot by streams, those that were sent again included; temporary "
-        "slots have the label (temporary) together",
+        "Changes and messages sent to the clients of a virtual slot by streams, those that were sent again "
+        "included; temporary slots have the label (temporary) together",
         labels=_SLOT,
     ),
     counter(

@@ -24,15 +24,14 @@ from gaussdecode.serve.users import write_user
 from gaussdecode.settings.sections import MonitoringConfig
 from gaussdecode.settings.types import Address
 
-NOW = dt.datetime.now(dt.UTC)
-
 
 def entry(n: int, lsn: int, minutes: float | None, epoch: int = 1) -> CommitEntry:
     """An entry whose newest transaction is some minutes old; None for no transaction."""
     position = SourcePosition(epoch, 1, lsn)
-    time = None if minutes is None else NOW - dt.timedelta(minutes=minutes)
+    now = dt.datetime.now(dt.UTC)
+    time = None if minutes is None else now - dt.timedelta(minutes=minutes)
     return CommitEntry(
-        n=n, kind=EntryKind.DATA, previous="", positions={"orders": position}, committed_time=NOW,
+        n=n, kind=EntryKind.DATA, previous="", positions={"orders": position}, committed_time=now,
         mtime_ms=0, commit_time=time,
     )  # fmt: skip
 
@@ -154,7 +153,7 @@ def test_a_server_shows_its_clients(tmp_path: Path) -> None:
             assert now['gaussdecode_serve_behind_seconds{virtual_slot="copy"}'] == 0
             assert now['gaussdecode_serve_behind_seconds{virtual_slot="idle"}'] > 3600
             assert now['gaussdecode_serve_connected{virtual_slot="copy"}'] == 1
-            rows = sum(1 for _, text in sent if text.startswith(b"table "))
+            rows = sum(1 for _, text in sent if text.startswith((b"table ", b"message: ")))
             assert now['gaussdecode_serve_rows_total{virtual_slot="copy"}'] == rows
             assert now['gaussdecode_serve_sent_bytes_total{virtual_slot="copy"}'] > rows
             assert now['gaussdecode_serve_refused_total{reason="login"}'] == 1
