@@ -225,6 +225,17 @@ def test_no_subtransaction_takes_a_number(captured: Database) -> None:
     assert _messages(captured) == []
 
 
+@pytest.mark.parametrize("postgres", [15, 18], indirect=True)  # that of 15, Debian's, can compile
+def test_no_command_waits_for_a_compiler(captured: Database) -> None:
+    """JIT, which is on as delivered, would take most of a second for each command."""
+    with captured.connect() as session:
+        execute(session, "SET jit = on; SET jit_above_cost = 0")
+        execute(session, "CREATE TABLE compiled (x int DEFAULT 3); ALTER TABLE compiled ADD y int")
+        execute(session, "SET jit = off")
+        loaded = "SELECT pg_read_file('/proc/self/maps') LIKE '%llvmjit%'"
+        assert session.execute(loaded).fetchone() == (False,)
+
+
 def test_ordinary_users(captured: Database) -> None:
     """Their DDL is recorded without any right on our schema; where they may not emit, they are warned."""
     role, emit = f"{captured.name}_user", "FUNCTION pg_logical_emit_message(bool, text, bytea"

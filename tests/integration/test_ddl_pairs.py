@@ -73,7 +73,7 @@ def do(database: Database, title: str, pair: Sequence[str], number: int, mode: s
     """Carry a pair out. What does not go after what was done before is left."""
     parts = statements_of(title, pair, number)
     with database.connect() as session:
-        run(session, "SET lock_timeout = '20s'")
+        run(session, "SET lock_timeout = '5s'")
         if mode in _ALONE:
             for part in parts:
                 with contextlib.suppress(psycopg.Error):

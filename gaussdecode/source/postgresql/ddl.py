@@ -39,8 +39,12 @@ _COMMENT: Final = "DDL capture of gaussdecode, version "
 _PRINTED: Final = frozenset(
     {"DateStyle", "IntervalStyle", "TimeZone", "extra_float_digits", "bytea_output"}
 )
-_PINNED: Final = {of.name: of.value for of in SETTINGS if of.name in _PRINTED}
-"""Settings that decide how values are printed: a session may have others than the stream."""
+_PINNED: Final = {
+    **{of.name: of.value for of in SETTINGS if of.name in _PRINTED},
+    "jit": "off",
+}
+"""Settings that decide how values are printed: a session may have others than the stream. And without JIT, as
+compiling the queries takes most of a second for each command."""
 _CONFIG: Final = ["search_path=pg_catalog, pg_temp", *(f"{k}={v}" for k, v in _PINNED.items())]
 _ENABLED: Final = {"O": "origin", "A": "always", "R": "replica", "D": "disabled"}
 
