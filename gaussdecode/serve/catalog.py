@@ -150,7 +150,7 @@ class Catalog:
         def work() -> _Result:
             had_one = self._connection is not None
             try:
-                return ask(self._connect())
+                return _alone(self._connect(), ask)
             except (GaussDecodeError, OperationalError) as error:
                 self.close()
                 if had_one:  # the database may have closed it long ago
@@ -216,6 +216,15 @@ class Catalog:
             ]
 
         return await self._asked(ask)
+
+
+def _alone(connection: Connection, ask: Callable[[Connection], _Result]) -> _Result:
+    """Ask something that changes nothing: not the database, and not the session, which other clients use too."""
+    connection.query("BEGIN READ ONLY")
+    try:
+        return ask(connection)
+    finally:
+        connection.query("ROLLBACK; SELECT pg_catalog.pg_advisory_unlock_all()")
 
 
 def _column(found: PGresult, at: int) -> Column:

@@ -145,6 +145,23 @@ def test_catalogue(shared: Setup) -> None:
             assert caught.value.sqlstate == state, refused
 
 
+def test_one_client_changes_nothing_for_another(shared: Setup) -> None:
+    """All use one session of the source: neither its settings nor its locks outlive a statement."""
+    one = "FROM pg_class LIMIT 1"
+    timeout = f"SELECT current_setting('statement_timeout') {one}"
+    with shared.served.connect() as session, shared.served.connect() as other:
+        before = other.execute(timeout).fetchone()
+        session.execute(f"SELECT set_config('statement_timeout', '1ms', false) {one}")
+        session.execute(f"SELECT set_config('default_transaction_read_only', 'off', false) {one}")
+        session.execute(f"SELECT pg_advisory_lock(77) {one}")
+        assert other.execute(timeout).fetchone() == before
+        with pytest.raises(psycopg.Error) as caught:
+            other.execute(f"SELECT lo_create(0) {one}")
+        assert caught.value.sqlstate == "25006"
+    held = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 77"
+    assert shared.database.execute(held) == [(0,)]
+
+
 def test_catalogue_after_a_lost_connection(shared: Setup) -> None:
     """A connection that the database has closed is made again."""
     with shared.served.connect() as session:
