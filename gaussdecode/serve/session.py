@@ -506,7 +506,10 @@ class Session:
             raise ServeError("25P02", "current transaction is aborted; send ROLLBACK")
 
     async def _close_portals(self) -> None:
-        for portal in self._portals.values():
+        """Portals end with their transaction."""
+        portals = list(self._portals.values())
+        self._portals.clear()
+        for portal in portals:
             await portal.close()
 
     def _begin_or_end(self, tag: str) -> None:

@@ -616,6 +616,20 @@ def test_fetch_size(served: Served, session: Session) -> None:
         assert slot.lsn == _end(served)
 
 
+def test_portals_end_with_their_transaction(served: Served) -> None:
+    """A client that never closes a portal may bind as many names as it likes, one transaction after the other."""
+    client = _Raw(served)
+    with contextlib.closing(client.socket), client.file:
+        client.send((b"P", b"s\0SELECT 1\0\0\0"))
+        for number in range(1100):
+            name = f"p{number}".encode()
+            found = client.send((b"B", name + b"\0s\0" + bytes(6)), (b"E", name + bytes(5)))
+            assert [tag for tag, _ in found] == [b"2", b"D", b"C"]
+        (refused,) = client.send((b"E", b"p7" + bytes(5)))
+        assert refused[0] == b"E"
+        assert b"C34000\0" in refused[1]
+
+
 _STARTUP = b"user\0x\0database\0"
 
 
