@@ -51,6 +51,8 @@ cdef enum:
     GATHERED_BYTES = 32768
     RESTED_BYTES = 16384
     VAIN_READS = 2
+    SMALL_BYTES = 4096
+    SMALL_READS = 8
     SHORT_BYTES = 131072
     DRAINED_TENTHS = 7          # of what waits, without headers of messages and records
 
@@ -63,6 +65,7 @@ cdef struct Pace:
     bint is_adaptive
     bint is_gathering
     bint is_narrow              # the window closes in each nap: read to the end
+    int small_reads             # that brought little in a row, since the last nap
     bint is_flowing             # something arrived in the last nap
     uint64_t drain_until        # read on until so many bytes have come,
     uint64_t last_bytes         # as long as that makes these others
@@ -128,6 +131,7 @@ def receive(owner not None, size_t connection, dict functions not None, int sock
     pace.hidden_bytes = 0
     pace.vain_reads = 0
     pace.is_flowing = False
+    pace.small_reads = 0
     pace.drain_until = pace.last_bytes = 0
     pace.last_waiting = 0
     pace.is_short = pace.has_tail = False
@@ -144,7 +148,7 @@ cdef bint run(
 ) noexcept:
     """Whether the position was reached."""
     cdef bint is_paced = pacer is not None
-    cdef int64_t status_us = now_us()
+    cdef int64_t idle_us, status_us = now_us()
     cdef char *buffer = NULL
     cdef int size
     while counts.last_lsn < end_lsn:
@@ -165,8 +169,9 @@ cdef bint run(
                 status_us = now_us()
             if is_paced:
                 choose(pacer, pace, counts)
-            if await_input(fd, pace, counts) and is_paced:
-                pacer.pause()
+            idle_us = await_input(fd, pace, counts)
+            if idle_us and is_paced:
+                pacer.pause(idle_us)
             counts.reads += 1
             if not pq.consume_input(pq.connection):
                 return False
@@ -211,42 +216,48 @@ cdef void choose(Pacer pacer, Pace *pace, const Counts *counts) noexcept:
         pace.little_bytes = 1 if pace.is_narrow else RESTED_BYTES
 
 
-cdef bint await_input(int fd, Pace *pace, Counts *counts) noexcept nogil:
-    """As `Receiver.await_input` does it; whether there was nothing."""
+cdef int64_t await_input(int fd, Pace *pace, Counts *counts) noexcept nogil:
+    """As `Receiver.await_input` does it; for how many microseconds there was nothing."""
     cdef int waiting = waiting_bytes(fd)
-    cdef bint was_idle = False
+    cdef int64_t before_us, idle_us = 0
+    if pace.is_narrow and not pace.is_gathering:
+        pace.small_reads = pace.small_reads + 1 if waiting < SMALL_BYTES else 0
+        if pace.small_reads > SMALL_READS:
+            pace.little_bytes = RESTED_BYTES
     if waiting >= pace.little_bytes:
         pace.has_tail = pace.is_short
-        return False
+        return 0
     if waiting and pace.has_tail:
         pace.has_tail = False
-        return False
+        return 0
     if waiting and counts.bytes < pace.drain_until and (
         waiting != pace.last_waiting or counts.bytes != pace.last_bytes
     ):
         pace.last_waiting = waiting
         pace.last_bytes = counts.bytes
-        return False
+        return 0
     if waiting == 0 and not pace.is_flowing:
-        was_idle = True
+        before_us = now_us()
         rest(fd, LOOK_US)
+        idle_us = now_us() - before_us
         waiting = waiting_bytes(fd)
     if waiting >= pace.little_bytes or (waiting == 0 and not pace.is_flowing):
-        return was_idle
+        return idle_us
     if pace.nap_us < NAP_STEP_US:
-        return was_idle
+        return idle_us
     counts.naps += 1
     if pace.is_gathering:
         gather(fd, pace)
     else:
         rest(-1, pace.nap_us)
     waiting = waiting_bytes(fd)
+    pace.small_reads = 0
     pace.is_flowing = waiting > 0
     pace.is_short = pace.ssl != NULL and waiting < SHORT_BYTES
     pace.drain_until = counts.bytes + waiting * DRAINED_TENTHS // 10
     if pace.is_adaptive:
         adapt(fd, pace)
-    return was_idle
+    return idle_us
 
 
 cdef void gather(int fd, Pace *pace) noexcept nogil:

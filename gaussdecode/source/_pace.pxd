@@ -36,8 +36,8 @@ cdef class Pacer:
 
     # Count what has come; true when that ended a window, and another pace may be used now.
     cdef bint note(self, int64_t now_us, uint64_t total_bytes, int64_t stalled_us) noexcept nogil
-    # The source had nothing: what is being counted says nothing of the pace.
-    cdef void pause(self) noexcept nogil
+    # The source had nothing for so long: what is being counted may say nothing of the pace.
+    cdef void pause(self, int64_t idle_us) noexcept nogil
     # How long to leave the socket alone; 0: gather.
     cdef int64_t rest_us(self) noexcept nogil
     cdef double rate_of(self, int pace) noexcept nogil

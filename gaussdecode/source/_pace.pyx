@@ -16,8 +16,9 @@ connection is taken for a stream until it has brought little in `ASSUMED_US`: ga
 reader's window, which is slow to close again.
 
 **Windows.** A pace settles for 20 ms, then what comes in 150 ms is its rate; time in which nobody
-read, because rings were full, is taken off. A window in which the source had nothing is
-thrown away.
+read, because rings were full, is taken off. A window in which the source had nothing for
+20 ms is thrown away, and a trial with it. Less counts: after a short rest the socket of a server
+that sends slowly is often empty, and to throw that away would make such a rest last for ever.
 
 **Choice.** The best pace is used. Others are tried, one window each between two of the best:
 some seconds after the first stream has begun, those beside a new best one at once; then each
@@ -39,6 +40,7 @@ cdef enum:
     SETTLE_US = 20000
     WINDOW_US = 150000
     GIVE_UP_US = 50000          # into a window
+    IDLE_US = 20000             # of a source that has nothing; arbitrary
     STREAM_RATE = 2000000       # bytes per second; arbitrary
     STREAM_WINDOWS = 2
     SHIFT_WINDOWS = 3
@@ -78,15 +80,21 @@ cdef class Pacer:
     cdef double rate_of(self, int pace) noexcept nogil:
         return self.rate[pace]
 
-    cdef void pause(self) noexcept nogil:
+    cdef void pause(self, int64_t idle_us) noexcept nogil:
         cdef int64_t spent_us = self.seen_us - self.first_us
         if self.is_assumed and self.seen_bytes and spent_us >= ASSUMED_US and (
             spent_us >= LONG_ASSUMED_US
             or <double>self.seen_bytes * 1e6 < <double>(STREAM_RATE / 2) * <double>spent_us
         ):
             self.is_assumed = self.is_streaming = False
-            self.pace = PACE_GATHER
-        self.begun_us = self.window_us = 0
+            self.begin(PACE_GATHER)
+        elif self.is_streaming and idle_us < IDLE_US:
+            return
+        elif self.is_streaming and self.pace != self.best:
+            self.due_us[self.pace] = self.seen_us + self.wait_us[self.pace]
+            self.begin(self.best)
+        else:
+            self.begin(self.pace)
 
     cdef void begin(self, int pace) noexcept nogil:
         """Take a pace; its window begins when it has settled."""
@@ -223,9 +231,9 @@ cdef class Pacer:
         self.note(now_us, total_bytes, stalled_us)
         return self.rest_us()
 
-    def feed_nothing(self):
-        """The source had nothing."""
-        self.pause()
+    def feed_nothing(self, int64_t idle_us=IDLE_US):
+        """The source had nothing for so long."""
+        self.pause(idle_us)
 
     def rates(self):
         """Bytes per second of each pace at its last window; 0 where it was never tried."""

@@ -57,6 +57,7 @@ cdef class Receiver:
     cdef readonly Pacer pacer
     cdef int shown_pace         # as main was shown last
     cdef readonly bint is_narrow    # the window closes in each rest: the socket is read to its end
+    cdef int small_reads
     cdef bint is_flowing        # something came in the last wait for more
     cdef uint64_t drain_until   # value of `byte_count` at which that is read,
     cdef uint64_t last_count    # if a read makes one of these another one

@@ -135,6 +135,8 @@ cdef enum:
     LITTLE_BYTES = 32768        # gather only when less is waiting
     GATHER_US = 3000            # longest wait for so much
     RESTED_BYTES = 16384        # after a rest read on while more is waiting: one read of libpq
+    SMALL_BYTES = 4096          # a read that brings less is small,
+    SMALL_READS = 8             # and after so many in a row all that had piled up is taken
     NARROW_BYTES = 65536        # receive buffer of a server that is near; the kernel doubles it
     NEAR_RTT_US = 500           # such a window then still lets 250 MB/s through
     SHORT_BYTES = 131072        # what a buffer holds that has not grown; measured
@@ -537,12 +539,14 @@ cdef class Receiver:
     cdef Outcome await_input(self) except? GO_ON nogil:
         """Nothing complete is here: read on, close the batch, or sleep."""
         cdef int64_t rest_us
+        cdef int64_t before_us
         cdef int waiting
         cdef short events = POLLIN
         if self.hides_more():
             self.read()
             return GO_ON
         waiting = self.waiting_bytes()
+        self.small_reads = self.small_reads + 1 if waiting < SMALL_BYTES else 0
         if self.pacer.note(self.now_us, self.byte_count, self.stalled_us) or (
             self.shown_pace != self.pacer.pace
         ):
@@ -559,7 +563,7 @@ cdef class Receiver:
         if self.clock.dead(self.now_us) and waiting == 0:
             return SERVER_SILENT
         if waiting == 0 and not self.is_flowing:
-            self.pacer.pause()
+            before_us = self.now_us
             if self.has_output:
                 events |= POLLOUT
             self.sleep(
@@ -567,6 +571,7 @@ cdef class Receiver:
                 self.patience_us(LOOK_ENCRYPTED_US if self.may_hide() else LOOK_US),
                 &self.waited_us,
             )
+            self.pacer.pause(self.now_us - before_us)
             waiting = self.waiting_bytes()
         if rest_us and (waiting or self.is_flowing):
             self.rest(rest_us)
@@ -576,10 +581,14 @@ cdef class Receiver:
         return GO_ON
 
     cdef int little_bytes(self, int64_t rest_us) noexcept nogil:
-        """What may be left for later; reading opens a narrow window for what has piled up."""
+        """What may be left for later; reading opens a narrow window for what has piled up.
+
+        Where reads bring little, one after the other, that is over: they only keep up with a server
+        that sends each message through the open window, and nothing would end it.
+        """
         if rest_us == 0:
             return LITTLE_BYTES
-        return 1 if self.is_narrow else RESTED_BYTES
+        return 1 if self.is_narrow and self.small_reads <= SMALL_READS else RESTED_BYTES
 
     cdef bint hides_more(self) noexcept nogil:
         """Whether to read what TLS holds, and the socket does not show.
@@ -633,6 +642,7 @@ cdef class Receiver:
     cdef void note_rested(self) noexcept nogil:
         """Remember what had come."""
         cdef int waiting = self.waiting_bytes()
+        self.small_reads = 0
         self.is_flowing = waiting > 0
         self.is_short = self.tells_hidden and waiting < SHORT_BYTES
         self.drain_until = self.byte_count + <uint64_t>(waiting * DRAINED_TENTHS // 10)

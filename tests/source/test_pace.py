@@ -164,6 +164,37 @@ def test_windows_in_which_the_source_had_nothing_do_not_count() -> None:
     assert pacer.rates() == [0.0] * len(PACES)
 
 
+def test_a_trial_ends_where_each_of_its_rests_finds_the_socket_empty() -> None:
+    """A server that sends slowly leaves nothing after 300 us; the trial is measured all the same."""
+    machine, pacer = Machine(TCP, noise=0.0), Pacer(3)
+    longest = in_trial_since = 0
+    rest_us = pacer.feed(machine.now_us, 0)
+    while machine.now_us < 60_000_000:
+        rest_us = machine.read(pacer, rest_us)
+        if PACES[pacer.pace] != "300us":
+            in_trial_since = machine.now_us
+        else:
+            pacer.feed_nothing(700)
+            machine.now_us += 700
+        longest = max(longest, machine.now_us - in_trial_since)
+    assert 0 < pacer.rates()[1] < pacer.rates()[pacer.best]
+    assert longest < 500_000
+
+
+def test_a_trial_ends_when_the_source_has_nothing() -> None:
+    """Whatever comes after it finds the best pace, not the one that was tried."""
+    machine, pacer = Machine(TCP, noise=0.0), Pacer(3)
+    rest_us = pacer.feed(machine.now_us, 0)
+    while pacer.pace == pacer.best:
+        rest_us = machine.read(pacer, rest_us)
+    tried = pacer.pace
+    pacer.feed_nothing()
+    assert pacer.pace == pacer.best
+    while pacer.pace == pacer.best:
+        rest_us = machine.read(pacer, rest_us)
+    assert pacer.pace != tried
+
+
 def test_time_in_which_nobody_read_is_taken_off() -> None:
     """Full rings are no fault of the pace."""
 
