@@ -222,8 +222,7 @@ class CatalogWatch:
     # ---- one look --------------------------------------------------------------------
 
     def _look(self, lsn: int, emptied: frozenset[str], *, is_whole: bool) -> list[Json]:
-        was_recording, titles = self.ddl.is_recording, self._known.titles
-        came = self._known.came
+        was_recording, before = self.ddl.is_recording, self._known
         look, members, records = self._catalog.ask(
             lambda session: self._ask(session, is_whole), _SECONDS
         )
@@ -243,13 +242,13 @@ class CatalogWatch:
         ):
             for title, change in more.items():
                 changes[title] = changes.get(title, Change(())).and_then(change)
-        self._note_names(came if is_whole else self._descriptions.titles)
+        self._note_names(before.came if is_whole else self._descriptions.titles)
         changes = self._of_seen(_unnamed(changes, found), lsn, look.wal_lsn)
         tables = look.tables if was_recording and not is_whole else self._known.tables
         columns = {oid: _columns(tables[oid]) for oid in tables} if records else {}
         self.ddl.looked(columns, look.wal_lsn, is_recording=records)
         if changes:
-            found.append(suspect(changes, self._lsn, look.wal_lsn, self._since(titles)))
+            found.append(suspect(changes, self._lsn, look.wal_lsn, self._since(before.titles)))
         else:
             self.ddl.take_commands()
         if self.ddl.is_changed:  # before the states: what they no longer show may be here alone
@@ -421,11 +420,23 @@ class CatalogWatch:
         """Rows came of a partition that its table does not have: it came and went between two looks."""
         gone: dict[str, set[str]] = {}
         changes: dict[str, Change] = {}
-        for above, oid, title in self._descriptions.take_pairs():
-            table = self._known.tables.get(above)
-            if table is None or not table.is_root or oid in table.files:
-                continue
-            others = [of.title for of in self._known.tables.values() if oid in of.files]
+        pairs = self._descriptions.take_pairs()
+        known = (
+            self._known.tables
+        )  # whose states are unpacked each time: a table may have many partitions
+        roots = {oid: known.get(oid) for oid in {pair.above for pair in pairs}}
+        found = [
+            (table, oid, title)
+            for above, oid, title in pairs
+            if (table := roots[above]) is not None and table.is_root and oid not in table.files
+        ]
+        missing = {oid for _, oid, _ in found}
+        holders = dict[int, list[str]]()
+        for of in known.values() if missing else ():
+            for oid in missing & of.files.keys():
+                holders.setdefault(oid, []).append(of.title)
+        for table, oid, title in found:
+            others = holders.get(oid, [])
             if others and table_directory(*split_title(table.title)) in self._truncated:
                 continue  # it was described for the TRUNCATE, and the other one after it by chance
             gone.setdefault(table.title, set()).add(title)
