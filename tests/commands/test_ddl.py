@@ -4,7 +4,7 @@ import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import psycopg
 import pytest
@@ -274,6 +274,161 @@ def test_secrets_and_replicas(captured: Database) -> None:
     ]  # fmt: skip
     assert found[0]["statement"] is None
     assert "hidden" not in json.dumps(found)
+
+
+def test_commands_of_other_event_triggers(captured: Database) -> None:
+    """A command that runs within another one takes nothing of what that one did."""
+    captured.execute(
+        "CREATE TABLE t (id int, k int); CREATE TABLE u (id int); INSERT INTO t VALUES (1, 2);"
+        "CREATE FUNCTION others() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN "
+        "GRANT SELECT ON u TO PUBLIC; COMMENT ON TABLE u IS 'x'; END $$;"
+        "CREATE EVENT TRIGGER a_end ON ddl_command_end WHEN TAG IN ('ALTER TABLE') EXECUTE FUNCTION others();"
+        "CREATE EVENT TRIGGER z_drop ON sql_drop WHEN TAG IN ('DROP TABLE') EXECUTE FUNCTION others()"
+    )
+    _messages(captured)
+    captured.execute("ALTER TABLE t ALTER k TYPE int8 USING k * 2; DROP TABLE t")
+    captured.execute("DROP EVENT TRIGGER a_end; DROP EVENT TRIGGER z_drop")
+    names = ("command_tag", "object_identity", "rewritten_count", "dropped_count")
+    found = [tuple(of.get(name) for name in names) for of in _messages(captured)]
+    within = [("GRANT", None, None, None), ("COMMENT", "public.u", None, None)]
+    assert found == [
+        *within, ("ALTER TABLE", "public.t", 1, None), *within, ("DROP TABLE", "public.t", None, 1),
+    ]  # fmt: skip
+
+
+def test_a_snapshot_from_before_another_command(captured: Database) -> None:
+    """REPEATABLE READ shows columns as they were: those of a table that others changed are not described."""
+    captured.execute("CREATE TABLE t (id int); CREATE TABLE r (a int); CREATE TABLE u (id int)")
+    captured.execute("CREATE TABLE p (id int); CREATE TABLE c (x int) INHERITS (p)")
+    _messages(captured)
+    with captured.connect() as session:
+        execute(session, "BEGIN ISOLATION LEVEL REPEATABLE READ")
+        execute(session, "SELECT 1")  # takes the snapshot, and no lock
+        for of in ("t ADD a int", "r RENAME a TO b", "c ADD y int"):
+            captured.execute(f"ALTER TABLE {of}")
+        execute(
+            session,
+            "ALTER TABLE t ADD b int; COMMENT ON COLUMN r.b IS 'x'; ALTER TABLE u ADD b int",
+        )
+        execute(session, "ALTER TABLE p ENABLE ROW LEVEL SECURITY; COMMIT")
+    found = _messages(captured)[3:]
+    assert [of["object_identity"] for of in found] == [
+        "public.t",
+        "public.r.b",
+        "public.u",
+        "public.p",
+    ]
+    assert [of["columns"] and len(of["columns"]) for of in found] == [None, None, 2, 1]
+    assert found[-1]["descendants"] is None
+
+
+def test_descendants_are_those_that_change(captured: Database) -> None:
+    """Others are not read: a command on a table alone waits for no lock of a partition."""
+    captured.execute(
+        "CREATE TABLE p (id int DEFAULT 3) PARTITION BY LIST (id); CREATE TABLE a PARTITION OF p FOR VALUES IN (1);"
+        "CREATE TABLE b (id int DEFAULT 4)"
+    )
+    _messages(captured)
+    with captured.connect() as other, captured.connect() as session:
+        execute(other, "BEGIN; LOCK TABLE a")
+        execute(session, "SET statement_timeout = '60s'")
+        execute(session, "ALTER TABLE p RENAME TO q")
+        execute(session, "ALTER TABLE q ATTACH PARTITION b FOR VALUES IN (2)")
+        execute(other, "ROLLBACK")
+        execute(session, "BEGIN; SAVEPOINT s; ALTER TABLE q ADD c text; COMMIT")
+    found = [of["descendants"] for of in _messages(captured)]
+    ((a, b),) = captured.execute("SELECT 'a'::regclass::oid::int8, 'b'::regclass::oid::int8")
+    assert [of and [table["oid"] for table in of] for of in found] == [None, [b], [a, b]]
+    assert [column["name"] for column in found[2][0]["columns"]] == ["id", "c"]
+
+
+@pytest.mark.parametrize("postgres", [18], indirect=True)
+def test_a_locked_catalogue_holds_nobody_up_for_long(captured: Database) -> None:
+    """The command ends, and its message has the reason."""
+    with captured.connect() as other, captured.connect() as session:
+        execute(session, "CREATE TABLE warm (id int)")
+        _messages(captured)
+        execute(other, "BEGIN; LOCK TABLE pg_catalog.pg_attrdef")
+        execute(session, "SET statement_timeout = '60s'")
+        execute(session, "CREATE TABLE t (id int)")
+        execute(other, "ROLLBACK")
+    assert [of["error"] for of in _messages(captured)] == ["55P03"]
+
+
+_HOSTILE: Final = (
+    "SET quote_all_identifiers = on",
+    "SET plpgsql.extra_errors = 'all'",
+    "SET default_transaction_isolation = serializable",
+    "SET temp_file_limit = 0",
+    "SET lock_timeout = 1",
+    "SET work_mem = 64",
+    "SET session_replication_role = replica",
+    "SET gaussdecode.ddl = 5",
+    "SET gaussdecode.ddl = '[1]'",
+    """SET gaussdecode.ddl = '{"described_at": 5}'""",
+    "SET search_path = hostile, public, pg_catalog",
+    "CREATE TEMP TABLE pg_class (oid int)",
+)
+
+
+def test_hostile_sessions(captured: Database) -> None:
+    """Settings and names of a session change neither that a command succeeds nor what is said of it."""
+    captured.execute(
+        "CREATE TYPE e AS ENUM ('a'); CREATE TABLE plain (id int DEFAULT 5, e e); CREATE SCHEMA hostile;"
+        "CREATE FUNCTION hostile.current_query() RETURNS text LANGUAGE sql AS $$ SELECT (1 / 0)::text $$;"
+        "CREATE FUNCTION hostile.hashtextextended(text, int) RETURNS int LANGUAGE sql AS 'SELECT 1 / 0'"
+    )
+    wanted = next(of["columns"] for of in _messages(captured) if of["object_name"] == "plain")
+    for number, setting in enumerate(_HOSTILE):
+        with captured.connect() as session:
+            execute(session, setting)
+            execute(session, f"CREATE TABLE public.t{number} (id int DEFAULT 5, e public.e)")
+    found = _messages(captured)
+    assert [of.get("object_identity") for of in found] == [
+        f"public.t{n}" for n in range(len(_HOSTILE))
+    ]
+    for of in (of for columns in (wanted, *(m["columns"] for m in found)) for of in columns):
+        del of["row_xid"]
+    assert [of["columns"] for of in found] == [wanted] * len(_HOSTILE)
+
+
+_ODD: Final = (
+    """CREATE FUNCTION f() RETURNS void LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN
+        BEGIN CREATE TABLE gone (x int); PERFORM 1 / 0;
+        EXCEPTION WHEN division_by_zero THEN CREATE TABLE kept (x int); END;
+    END $$""",
+    "SET ROLE pg_monitor",
+    "SELECT f()",
+    "RESET ROLE",
+    "CREATE MATERIALIZED VIEW v AS SELECT x FROM kept",
+    "CREATE UNIQUE INDEX vi ON v (x)",
+    "REFRESH MATERIALIZED VIEW CONCURRENTLY v",
+    "REINDEX INDEX CONCURRENTLY vi",
+    "CLUSTER v USING vi",
+    "VACUUM FULL v",
+    "BEGIN",
+    "ALTER TABLE kept ADD y int",
+    "PREPARE TRANSACTION 'ddl'",
+    "COMMIT PREPARED 'ddl'",
+    "SET default_transaction_read_only = on",
+    "REINDEX TABLE v",
+)
+_SAID: Final = [
+    "CREATE FUNCTION", "CREATE TABLE", "CREATE MATERIALIZED VIEW", "CREATE INDEX",
+    "REFRESH MATERIALIZED VIEW", "REINDEX", "ALTER TABLE", "REINDEX",
+]  # fmt: skip
+
+
+def test_odd_commands(captured: Database) -> None:
+    """Commands in handlers, in several transactions, prepared, and those that a read-only transaction may run."""
+    with captured.connect() as session:
+        for command in _ODD:
+            execute(session, command)
+    found = _messages(captured)
+    assert not any("error" in of for of in found)
+    fires = captured.server.major >= 17
+    assert [of["command_tag"] for of in found] == [of for of in _SAID if fires or of != "REINDEX"]
+    assert [of["object_name"] for of in found if of["command_tag"] == "CREATE TABLE"] == ["kept"]
 
 
 def test_what_cannot_be_described_says_so(captured: Database) -> None:

@@ -11,7 +11,13 @@ The function must not disturb the user's command:
 - an error while it describes a command ends in the message as its SQLSTATE. The message itself is
   emitted outside of that handler: a block with a handler is a subtransaction, and one that writes
   takes a transaction number. Sixty-five in one transaction slow down the whole server;
-- the size of a message is bounded, and so are all lists in it.
+- the size of a message is bounded, and so are all lists in it. So is what it reads of a long query.
+
+Others' event triggers may run commands within a command. What events of one command leave for its end is kept
+by the call stack, so that a command within it does not take that.
+
+In a transaction of REPEATABLE READ or SERIALIZABLE the catalogue shows columns as they were when it began.
+Where a table has others by now, its columns are not described.
 
 The triggers are ALWAYS enabled: DDL in a session with session_replication_role = replica changes
 tables as any other does.
@@ -28,7 +34,7 @@ from gaussdecode.errors import SourceError, SourceRefusedError
 from gaussdecode.source.pinned import SETTINGS
 from gaussdecode.source.postgresql.connection import Connection
 
-VERSION: Final = 2
+VERSION: Final = 3
 """Of what is installed; the `version` of a message is that of its format."""
 _SCHEMA: Final = "gaussdecode"
 _TRIGGERS: Final = {
@@ -37,14 +43,23 @@ _TRIGGERS: Final = {
 _FUNCTION: Final = f"{_SCHEMA}.ddl_event"
 _COMMENT: Final = "DDL capture of gaussdecode, version "
 _PRINTED: Final = frozenset(
-    {"DateStyle", "IntervalStyle", "TimeZone", "extra_float_digits", "bytea_output"}
+    {
+        "DateStyle",
+        "IntervalStyle",
+        "TimeZone",
+        "extra_float_digits",
+        "bytea_output",
+        "quote_all_identifiers",
+    }
 )
 _PINNED: Final = {
     **{of.name: of.value for of in SETTINGS if of.name in _PRINTED},
     "jit": "off",
+    "lock_timeout": "1s",
 }
-"""Settings that decide how values are printed: a session may have others than the stream. And without JIT, as
-compiling the queries takes most of a second for each command."""
+"""Settings that decide how values and names are printed: a session may have others than the stream. Without JIT, as
+compiling the queries takes most of a second for each command. And with an end where somebody has locked the
+catalogue itself, as REINDEX SYSTEM does."""
 _CONFIG: Final = ["search_path=pg_catalog, pg_temp", *(f"{k}={v}" for k, v in _PINNED.items())]
 _ENABLED: Final = {"O": "origin", "A": "always", "R": "replica", "D": "disabled"}
 
@@ -53,6 +68,10 @@ _READ_ONLY: Final = "25006"
 _LOCKED: Final = "55P03"
 _IN_USE: Final = "2BP01"
 
+# Whether a transaction with an old snapshot sees the newest rows of the table `c`.
+_IS_NEWEST: Final = """(sees_newest OR (c.xmax::text = '0' AND c.relnatts = (
+                    SELECT count(*) FROM pg_attribute a
+                    WHERE a.attrelid = c.oid AND a.attnum > 0 AND a.xmax::text = '0')))"""
 # Of the table `c`.
 _COLUMNS: Final = """(
                     SELECT jsonb_agg(jsonb_build_object('attribute_number', a.attnum,
@@ -75,14 +94,18 @@ _CONSTANTS: Final = """(
                     SELECT coalesce(jsonb_object_agg(a.attnum, (a.attmissingval::text::text[])[1]), '{}')
                     FROM pg_attribute a
                     WHERE a.attrelid = c.oid AND a.attnum > 0 AND a.atthasmissing)"""
-_BODY: Final = r"""
+_BODY: Final = (
+    r"""
 DECLARE
     max_objects CONSTANT int := 1000;
     max_tables CONSTANT int := 100;        -- of them those with their columns
     max_statement CONSTANT int := 1048576; -- characters
     short CONSTANT int := 1024;            -- characters, where the same text came already
     max_bytes CONSTANT int := 16777216;
-    noted jsonb;       -- what events before the end of the command left
+    sees_newest CONSTANT bool := current_setting('transaction_isolation') LIKE 'read%';
+    frame text;        -- what called the command; another one within it has another
+    state jsonb;       -- what commands that have not ended left, by frame, and the text that came already
+    noted jsonb;       -- what events before the end of this command left
     seen record;
     query text;
     kept int;
@@ -92,21 +115,25 @@ BEGIN
         RETURN;
     END IF;
     BEGIN
-        noted := coalesce(nullif(current_setting('gaussdecode.ddl', true), ''), '{}')::jsonb;
+        GET DIAGNOSTICS frame = PG_CONTEXT;
+        frame := hashtextextended(frame, 0);
+        state := coalesce(nullif(current_setting('gaussdecode.ddl', true), ''), '{}')::jsonb;
+        state := CASE jsonb_typeof(state) WHEN 'object' THEN state ELSE '{}' END;
+        noted := coalesce(state -> frame, '{}');
         IF tg_event = 'sql_drop' THEN
-            SELECT count(*) AS total, jsonb_agg(d.object ORDER BY d.n) FILTER (WHERE d.n <= max_objects)
-                AS objects, bool_or(d.original) AS is_meant INTO seen FROM (
-                SELECT o.original, row_number() OVER (ORDER BY o.original DESC, o.normal DESC, o.ordinality) AS n,
-                    jsonb_build_object('object_type', o.object_type, 'schema_name', o.schema_name,
-                        'object_name', o.object_name, 'object_identity', o.object_identity,
-                        'oid', o.objid::int8, 'attribute_number', nullif(o.objsubid, 0),
-                        'original', o.original) AS object
+            SELECT count(*) AS total, bool_or(d.original) AS is_meant, jsonb_agg(jsonb_build_object(
+                'object_type', d.object_type, 'schema_name', d.schema_name, 'object_name', d.object_name,
+                'object_identity', d.object_identity, 'oid', d.objid::int8,
+                'attribute_number', nullif(d.objsubid, 0), 'original', d.original) ORDER BY d.n)
+                FILTER (WHERE d.n <= max_objects) AS objects INTO seen
+            FROM (
+                SELECT o.*, row_number() OVER (ORDER BY o.original DESC, o.normal DESC, o.ordinality) AS n
                 FROM pg_event_trigger_dropped_objects() WITH ORDINALITY o
                 WHERE NOT o.is_temporary AND (o.original OR o.normal OR o.classid = 'pg_class'::regclass)
                     AND coalesce(o.schema_name, '') NOT IN ('pg_toast', 'gaussdecode')) d;
             IF seen.is_meant THEN  -- PostgreSQL 14 calls defaults of temporary tables not temporary
                 noted := noted || jsonb_build_object('dropped', seen.objects, 'dropped_count', seen.total);
-                PERFORM set_config('gaussdecode.ddl', noted::text, true);
+                PERFORM set_config('gaussdecode.ddl', (state || jsonb_build_object(frame, noted))::text, true);
             END IF;
             RETURN;
         ELSIF tg_event = 'table_rewrite' THEN
@@ -120,7 +147,7 @@ BEGIN
                         || jsonb_build_object('object_identity', seen.identity, 'oid', seen.oid,
                             'reason', pg_event_trigger_table_rewrite_reason()));
                 END IF;
-                PERFORM set_config('gaussdecode.ddl', noted::text, true);
+                PERFORM set_config('gaussdecode.ddl', (state || jsonb_build_object(frame, noted))::text, true);
             END IF;
             RETURN;
         END IF;
@@ -133,19 +160,25 @@ BEGIN
                 'oid', e.objid::int8, 'replica_identity', c.relreplident::text, 'row_xid', c.xmin::text::int8,
                 'object_name', coalesce(c.relname, CASE WHEN i.name LIKE '"%'
                     THEN replace(substr(i.name, 2, length(i.name) - 2), '""', '"') ELSE i.name END),
-                'columns', CASE WHEN e.n <= max_tables AND c.relkind IN ('r', 'p', 'f') THEN coalesce(%COLUMNS%, '[]') END,
-                'constants', CASE WHEN e.n <= max_tables AND c.relkind = 'r' THEN %CONSTANTS% END,
-                -- Tables whose columns change with these: children, partitions, tables OF a type.
+                'columns', CASE WHEN e.n <= max_tables AND c.relkind IN ('r', 'p', 'f') AND %IS_NEWEST%
+                    THEN coalesce(%COLUMNS%, '[]') END,
+                'constants', CASE WHEN e.n <= max_tables AND c.relkind = 'r' AND %IS_NEWEST%
+                    THEN %CONSTANTS% END,
+                -- Tables whose columns change with these: children, partitions, tables OF a type. No others: there
+                -- may be thousands, without a lock, and from PostgreSQL 17 on pg_get_expr would wait for it.
                 'descendants', CASE WHEN tg_tag LIKE 'ALTER%' THEN (
                     WITH RECURSIVE below AS (
                         SELECT i.inhrelid AS oid FROM pg_inherits i WHERE i.inhparent = c.oid
                         UNION SELECT o.oid FROM pg_class o
                             WHERE c.relkind = 'c' AND o.reloftype = c.reltype
                         UNION SELECT i.inhrelid FROM below b JOIN pg_inherits i ON i.inhparent = b.oid),
-                    numbered AS (SELECT b.oid, row_number() OVER (ORDER BY b.oid) AS n FROM below b)
-                    SELECT jsonb_agg(jsonb_build_object('oid', c.oid::int8, 'columns',
-                        CASE WHEN c.n <= max_tables THEN %COLUMNS% END) ORDER BY c.n)
-                    FROM numbered c WHERE e.n <= max_tables AND c.n <= max_objects + 1) END
+                    numbered AS (SELECT b.oid, row_number() OVER (ORDER BY b.oid) AS n FROM below b
+                        WHERE EXISTS (SELECT FROM pg_attribute a  -- written by this transaction
+                            WHERE a.attrelid = b.oid AND a.attnum > 0 AND age(a.xmin) <= 0))
+                    SELECT jsonb_agg(jsonb_build_object('oid', b.oid::int8, 'columns',
+                        CASE WHEN b.n <= max_tables AND %IS_NEWEST% THEN %COLUMNS% END) ORDER BY b.n)
+                    FROM numbered b LEFT JOIN pg_class c ON c.oid = b.oid
+                    WHERE e.n <= max_tables AND b.n <= max_objects + 1) END
             ) AS object
             FROM (
                 SELECT f.classid, f.objid, f.objsubid, f.command_tag, f.object_type, f.schema_name,
@@ -158,12 +191,18 @@ BEGIN
             LEFT JOIN LATERAL pg_identify_object(e.classid, e.objid, e.objsubid) i ON c.oid IS NULL
         ) described;
         IF seen.total > 0 OR noted ?| ARRAY['dropped_count', 'rewritten_count', 'error'] THEN
-            query := current_query();
-            kept := CASE WHEN noted ->> 'described_at' = statement_timestamp()::text
-                THEN short ELSE max_statement END;
-            PERFORM set_config('gaussdecode.ddl', CASE WHEN length(query) > short
-                THEN jsonb_build_object('described_at', statement_timestamp()::text)::text
-                ELSE '' END, true);
+            IF state ->> 'described_at' = statement_timestamp()::text THEN
+                kept := short;
+                query := state ->> 'query';
+            ELSE
+                kept := max_statement;
+                query := left(current_query(), kept + 1);
+            END IF;
+            state := (state - frame - '{described_at,query}'::text[]) || CASE WHEN octet_length(query) > short
+                THEN jsonb_build_object('described_at', statement_timestamp()::text,
+                    'query', left(query, short + 1))
+                ELSE '{}' END;
+            PERFORM set_config('gaussdecode.ddl', CASE WHEN state <> '{}' THEN state::text ELSE '' END, true);
             noted := jsonb_build_object('version', 1, 'command_tag', tg_tag)
                 || coalesce(seen.objects -> 0, (noted #> '{dropped,0}') - '{original,attribute_number}'::text[], '{}')
                 || jsonb_build_object('command_tag', tg_tag, 'object_count', seen.total,
@@ -172,7 +211,7 @@ BEGIN
                     'statement_is_cut', length(query) > kept)
                 || CASE WHEN seen.total > 1 THEN jsonb_build_object('objects', seen.objects)
                     ELSE '{}' END
-                || (noted - 'described_at');
+                || noted;
             content := convert_to(noted::text, 'UTF8');
             IF length(content) > max_bytes THEN
                 content := convert_to((noted - '{columns,constants,descendants,objects,dropped,rewritten}'::text[]
@@ -188,19 +227,23 @@ BEGIN
             END IF;
         END IF;
     EXCEPTION WHEN OTHERS THEN
+        noted := jsonb_build_object('error', sqlstate);
+        state := coalesce(state, '{}') - coalesce(frame, '');
         IF tg_event = 'ddl_command_end' THEN
-            content := convert_to(jsonb_build_object('version', 1, 'command_tag', tg_tag,
-                'error', sqlstate)::text, 'UTF8');
+            content := convert_to((jsonb_build_object('version', 1, 'command_tag', tg_tag) || noted)::text, 'UTF8');
         ELSE
-            PERFORM set_config('gaussdecode.ddl',
-                jsonb_build_object('error', sqlstate)::text, true);
+            state := state || jsonb_build_object(coalesce(frame, ''), noted);
         END IF;
+        PERFORM set_config('gaussdecode.ddl', state::text, true);
     END;
     IF content IS NOT NULL THEN
         PERFORM pg_logical_emit_message(true, 'gaussdecode.ddl', content);
     END IF;
 END
-""".replace("%COLUMNS%", _COLUMNS).replace("%CONSTANTS%", _CONSTANTS)
+""".replace("%COLUMNS%", _COLUMNS)
+    .replace("%CONSTANTS%", _CONSTANTS)
+    .replace("%IS_NEWEST%", _IS_NEWEST)
+)
 
 
 _BEGIN: Final = (
@@ -250,7 +293,8 @@ _IS_RECORDING: Final = f"""
     SELECT count(*) FROM pg_catalog.pg_event_trigger t JOIN pg_catalog.pg_proc p ON p.oid = t.evtfoid
     WHERE t.evtname IN ({", ".join(f"'{name}'" for name in _TRIGGERS)}) AND t.evtenabled = 'A'
         AND t.evttags IS NULL AND t.evtname = 'gaussdecode_' || t.evtevent
-        AND pg_catalog.md5(p.prosrc) = '{hashlib.md5(_BODY.encode(), usedforsecurity=False).hexdigest()}'
+        AND pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(p.prosrc, 'UTF8')), 'hex')
+            = '{hashlib.sha256(_BODY.encode()).hexdigest()}'
         AND coalesce(pg_catalog.current_setting('event_triggers', true), 'on') = 'on'
 """  # noqa: S608
 
