@@ -2,7 +2,8 @@
 
 A pair is two commands of `kit.catalogcases`, each followed by changes of rows. Pairs are tried while the daemon
 streams, is behind or down, with all of a pair in one transaction, with such a transaction streamed, and
-with a savepoint that is rolled back between both. ``GAUSSDECODE_PAIRS`` is how many a run tries.
+with a savepoint that is rolled back between both. ``GAUSSDECODE_PAIRS`` is how many a run tries. In one of these
+ways some pairs are also compared in Iceberg, as pyiceberg reads them.
 """
 
 import contextlib
@@ -14,13 +15,20 @@ from random import Random
 from typing import Final
 
 import psycopg
+import pyarrow as pa
 import pytest
-from kit import landing, targets
+from kit import landing, oracle, targets
 from kit.catalogcases import CASES, Case, text_of
 from kit.daemon import Daemon
+from kit.icebergcatalog import in_a_file
 from kit.postgres import Database, run
+from pyiceberg.catalog import Catalog
 
+from gaussdecode.land.names import table_directory
+from gaussdecode.model.title import split_title
 from gaussdecode.source.postgresql.ddl import install_sql
+from gaussdecode.spark.target.formats import ICEBERG
+from gaussdecode.spark.target.store import Target
 
 pytestmark = pytest.mark.integration
 MakeDaemon = Callable[..., Daemon]
@@ -28,6 +36,7 @@ Pair = tuple[Case, Case]
 
 _PAIRS: Final = int(os.environ.get("GAUSSDECODE_PAIRS", "20"))
 _SEED: Final = int(os.environ.get("GAUSSDECODE_SEEDS", "1").partition("-")[0])
+_IN_ICEBERG: Final = 6
 # Another table under the name, or none.
 _ANOTHER: Final = {"renamed", "dropped", "anew", "anew_with_rows", "swapped"}
 # What docs/guarantees.md says is not noticed: a partition that is emptied in the transaction that emptied all.
@@ -97,6 +106,37 @@ def hash_of(text: str) -> int:
     return sum(text.encode())
 
 
+def compare_iceberg(
+    database: Database, root: Path, directory: Path, titles: list[str], catalog: Catalog
+) -> None:
+    """Assert that tables of a catalog have the source's rows, and the target's columns and types."""
+    names = {title: table_directory(*split_title(title)) for title in titles}
+    place = directory / "iceberg"
+    targets.apply_local(
+        root, place, format=ICEBERG, catalog="lake.cdc", tables=sorted(names.values())
+    )
+    store = Target(place)
+    with database.connect() as session:
+        session.execute(oracle.OUTPUT_SETTINGS)
+        for title, name in names.items():
+            version = store.newest(name)
+            assert version is not None
+            schema = store.schema(name, version.schema_id)
+            found = catalog.load_table(("cdc", name.replace(".", "_"))).scan().to_arrow()
+            assert _types(found.schema) == _types(schema.arrow()), title
+            rows = [{"gd_unchanged": None, **row} for row in found.to_pylist()]
+            state = targets.state_of(schema, rows)
+            oracle.compare(
+                split_title(title), state, targets.source_rows(session, split_title(title), schema)
+            )
+
+
+def _types(schema: pa.Schema) -> dict[str, str]:
+    """Types of columns by name; Iceberg has no short integers, and pyiceberg reads large texts."""
+    own = (field for field in schema if not field.name.startswith("gd_"))
+    return {of.name: str(of.type).replace("large_", "").replace("int16", "int32") for of in own}
+
+
 @pytest.mark.parametrize(
     ("postgres", "mode"),
     [
@@ -109,7 +149,10 @@ def hash_of(text: str) -> int:
     ],
     indirect=["postgres"],
 )
-def test_pairs(database: Database, make_daemon: MakeDaemon, tmp_path: Path, mode: str) -> None:
+def test_pairs(
+    database: Database, make_daemon: MakeDaemon, tmp_path: Path, mode: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     """No table of a target has other rows, columns or types than its source, unless it stands still."""
     major = database.server.major
     rng = Random(f"{_SEED} {mode} {major}")
@@ -152,6 +195,7 @@ def test_pairs(database: Database, make_daemon: MakeDaemon, tmp_path: Path, mode
         if entry["kind"] == "suspect"
         for title in entry["extra"]["tables"]
     }
+    known = Target(target).tables()
     print(mode, len(found.equal), "equal,", len(found.stopped), "stopped")
     assert not found.different, {t: (pairs[t[7:]], why) for t, why in found.different.items()}
     avoidable = {
@@ -160,3 +204,7 @@ def test_pairs(database: Database, make_daemon: MakeDaemon, tmp_path: Path, mode
         if title[7:] in pairs and title not in told and not _ANOTHER & set(pairs[title[7:]])
     }
     assert not avoidable
+    if mode == "transaction":
+        held = {title for title in found.equal if table_directory(*split_title(title)) in known}
+        some = rng.sample(sorted(held), min(_IN_ICEBERG, len(held)))
+        compare_iceberg(database, daemon.root, tmp_path, some, in_a_file(monkeypatch, tmp_path))

@@ -153,9 +153,20 @@ def compare_rows(store: Target, table: tuple[str, str], rows: list[dict[str, str
         for file in version.current
     ]
     state = state_of(schema, [row for part in held for row in part.to_pylist()])
+    oracle.compare(table, state, known_to(schema, rows))
+
+
+def known_to(schema: TableSchema, rows: list[dict[str, str | None]]) -> list[dict[str, str | None]]:
+    """Rows of a source, without columns that a target does not know yet."""
     known = {column.true_name for column in schema.columns}
-    rows = [{name: text for name, text in row.items() if name in known} for row in rows]
-    oracle.compare(table, state, rows)
+    return [{name: text for name, text in row.items() if name in known} for row in rows]
+
+
+def source_rows(
+    session: Session, table: tuple[str, str], schema: TableSchema
+) -> list[dict[str, str | None]]:
+    """The rows that a table of a source is published with, in the columns of a target."""
+    return known_to(schema, oracle.source_rows_of(session, _own_rows(session, table)))
 
 
 def state_of(schema: TableSchema, rows: list[dict[str, Any]]) -> TableState:
