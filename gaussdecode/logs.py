@@ -103,6 +103,7 @@ class Event(enum.StrEnum):
     SLOT_ADVANCED = "slot_advanced"
     SERVE_STARTED = "serve_started"
     SERVE_STOPPED = "serve_stopped"
+    SERVE_RETRYING = "serve_retrying"
     CLIENT_CONNECTED = "client_connected"
     CLIENT_REFUSED = "client_refused"
     CLIENT_SLOT = "client_slot"

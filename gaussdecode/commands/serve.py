@@ -1,12 +1,14 @@
 """Serve what has landed to clients that speak PostgreSQL's replication protocol.
 
-CONFIG is the configuration of the slot, or the directory of its landing. One slot on the database then serves
-many clients, each with a virtual slot and a position of its own. `serve passwd FILE USER` writes a user into a
-file of verifiers; it asks for the password, or reads it from the first line of --password-file.
+CONFIG is the configuration of the slot, the directory of its landing, or the URL of its mirror. One slot on the
+database then serves many clients, each with a virtual slot and a position of its own. `serve passwd FILE USER`
+writes a user into a file of verifiers; it asks for the password, or reads it from the first line of
+--password-file.
 
 Examples:
   gaussdecode serve /etc/gaussdecode/orders.yaml
   gaussdecode serve /var/lib/gaussdecode/orders --listen 127.0.0.1:15432
+  gaussdecode serve s3://bucket/orders --slots-directory /var/lib/orders-clients
   gaussdecode serve passwd /etc/gaussdecode/orders.users reader --tables 'sales.*'
   pg_recvlogical -h 127.0.0.1 -p 15432 -d shop -U me -S copy -P test_decoding --create-slot --start -f -
 """
@@ -17,37 +19,43 @@ import dataclasses
 import getpass
 import signal
 import sys
-import time
 from pathlib import Path
 from typing import Final
 
 from gaussdecode import logs
 from gaussdecode.daemon.notify import Notifier
-from gaussdecode.daemon.status.http import MonitoringServer
-from gaussdecode.daemon.status.tls import PortTls
+from gaussdecode.daemon.serving import Task
 from gaussdecode.errors import EX_OK, ConfigError, GaussDecodeError
-from gaussdecode.host.certificates import CertificateEnd
-from gaussdecode.metrics.exposition import Exposition, Snapshot
 from gaussdecode.operations.owner import load_as_owner, work_as_owner_of
 from gaussdecode.serve.errors import ServeError
-from gaussdecode.serve.server import Server
 from gaussdecode.serve.users import write_user
-from gaussdecode.settings.sections import MonitoringConfig, serve_port_files
+from gaussdecode.settings.sections import MonitoringConfig
 from gaussdecode.settings.serve_section import ServeConfig
-from gaussdecode.settings.types import Address, AddressType
+from gaussdecode.settings.types import AddressType
+from gaussdecode.spark.log.place import Place, place_of
 
 _WRITE_USER: Final = "passwd"
-_ALIVE_SECONDS: Final = 30.0  # arbitrary: the event loop has a turn in every second
 _log = logs.get_logger("serve")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("config", help="configuration file, directory of a landing, or passwd")
+    parser.add_argument(
+        "config", help="configuration file, directory of a landing, URL of its mirror, or passwd"
+    )
     parser.add_argument(
         "passwd", nargs="*", metavar="FILE USER", help="after passwd: file and user"
     )
     parser.add_argument("--listen", metavar="HOST:PORT", help="in place of serve.listen")
+    parser.add_argument(
+        "--mirror", action="store_true", help="serve landing.mirror.url in place of landing.root"
+    )
+    parser.add_argument(
+        "--slots-directory",
+        type=Path,
+        metavar="DIRECTORY",
+        help="keep virtual slots here; default: the directory of the landing",
+    )
     parser.add_argument(
         "--password-file", type=Path, help="passwd: file with the password on its first line"
     )
@@ -62,17 +70,18 @@ def execute(args: argparse.Namespace) -> int:
         return _passwd(args)
     if args.passwd:
         raise ConfigError("serve takes one configuration or directory")
-    root, settings, monitoring, slot, keep = _settings(args)
+    task = _task(args)
     if args.listen is not None:
         try:
             address = AddressType().read(args.listen)
         except ValueError as error:
             raise ConfigError(f"--listen: {error}") from None
-        settings = dataclasses.replace(settings, listen=address)
-    logs.configure(monitoring.log_level, slot=slot)
+        settings = dataclasses.replace(task.settings, listen=address)
+        task = dataclasses.replace(task, settings=settings)
+    logs.configure(task.monitoring.log_level, slot=task.slot)
     notifier = Notifier.from_environment()
     try:
-        asyncio.run(_serve(root, settings, monitoring, slot, keep, notifier))
+        asyncio.run(_serve(task, notifier))
     except ServeError as error:
         raise ConfigError(error.message) from None
     except GaussDecodeError as error:
@@ -84,87 +93,43 @@ def execute(args: argparse.Namespace) -> int:
     return EX_OK
 
 
-def _settings(
-    args: argparse.Namespace,
-) -> tuple[Path, ServeConfig, MonitoringConfig, str, int | None]:
-    """Root, the sections `serve` and `monitoring`, name, `landing.max-slot-keep-size`."""
+def _task(args: argparse.Namespace) -> Task:
+    """What is to be served."""
+    slots_root = None if args.slots_directory is None else args.slots_directory.absolute()
+    is_url = "://" in args.config
+    if args.mirror and (is_url or Path(args.config).is_dir()):
+        raise ConfigError(
+            "--mirror: the URL of the mirror stands in a configuration file; give that"
+        )
+    if is_url:
+        if slots_root is None:
+            raise ConfigError(
+                f"{args.config.partition('?')[0]}: a mirror is only read; name a directory for the virtual slots with "
+                "--slots-directory"
+            )
+        work_as_owner_of(slots_root)
+        return _of_place(place_of(args.config), slots_root)
     args.config = Path(args.config)
     if args.config.is_dir():
         work_as_owner_of(args.config)
-        return args.config.absolute(), ServeConfig(), MonitoringConfig(), args.config.name, None
-    config = load_as_owner(args.config)
-    landing = config.landing
-    return landing.root, config.serve, config.monitoring, config.slot, landing.max_slot_keep_size
+        return _of_place(args.config.absolute(), slots_root)
+    task = Task.of(load_as_owner(args.config), from_mirror=args.mirror)
+    return task if slots_root is None else dataclasses.replace(task, slots_root=slots_root)
 
 
-async def _serve(
-    root: Path,
-    settings: ServeConfig,
-    monitoring: MonitoringConfig,
-    slot: str,
-    keep: int | None,
-    notifier: Notifier,
-) -> None:
-    from gaussdecode.serve.outputs.registry import PLUGINS
+def _of_place(root: Place, slots_root: Path | None) -> Task:
+    """A landing, or a mirror, without a configuration."""
+    return Task(root, ServeConfig(), MonitoringConfig(), root.name, slots_root=slots_root)
 
-    files = serve_port_files(settings)
-    tls = None if files is None else PortTls(files).context
-    server = Server(root, settings, PLUGINS, tls, keep)
-    port = None
-    if settings.monitoring_listen is not None:
-        port = monitor(server, settings.monitoring_listen, monitoring, slot)
+
+async def _serve(task: Task, notifier: Notifier) -> None:
+    from gaussdecode.daemon.serveprocess import serve
+
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    try:
-        await server.run(lambda _port: notifier.ready("serving"), stop)
-    finally:
-        if port is not None:
-            port.close()
-
-
-def monitor(
-    server: Server, listen: Address, monitoring: MonitoringConfig, slot: str
-) -> MonitoringServer:
-    """Show a server to Prometheus and to people.
-
-    Args:
-        server: the server; its event loop runs, or will.
-        listen: address.
-        monitoring: TLS of the port.
-        slot: value of the label that every series has.
-
-    Raises:
-        ConfigError: the address cannot be had, or a file of TLS cannot be used.
-    """
-    path = server.settings.tls_certificate_file
-    end = None if path is None else CertificateEnd(path)
-
-    def metrics() -> Snapshot:
-        values = server.counts.metrics()
-        if end is not None:
-            values["gaussdecode_daemon_certificate_end_time_seconds"] = {
-                ("serve.tls-certificate-file",): end.seconds()
-            }
-        return values
-
-    def is_alive() -> bool:
-        return time.monotonic() - server.beat < _ALIVE_SECONDS
-
-    files = monitoring.tls_files
-    port = MonitoringServer(
-        listen,
-        render_metrics=Exposition(slot, metrics).render,
-        take_status=lambda: {"slot_name": slot, **server.counts.status()},
-        is_alive=is_alive,
-        readiness=lambda: (True, "ready") if is_alive() else (False, "no progress"),
-        tls=None if files is None else PortTls(files).context,
-        name="serve.monitoring-listen",
-    )
-    port.start()
-    _log.info(logs.Event.HTTP_STARTED, address=str(port.address), is_tls=files is not None)
-    return port
+    await serve(task, lambda _port: notifier.ready("serving"), stop)
 
 
 def _passwd(args: argparse.Namespace) -> int:

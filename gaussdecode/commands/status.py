@@ -34,7 +34,7 @@ from typing import Final
 from gaussdecode.console.arguments import seconds
 from gaussdecode.console.progress import describe_table
 from gaussdecode.console.table import print_table
-from gaussdecode.daemon.status.clients import slot_line
+from gaussdecode.daemon.status.clients import serve_line, slot_line
 from gaussdecode.daemon.status.holders import HOLDERS
 from gaussdecode.daemon.status.members import member_line
 from gaussdecode.daemon.status.text import size
@@ -231,7 +231,10 @@ def _show_snapshots(record: Record) -> None:
 
 
 def _show_virtual_slots(record: Record) -> None:
-    """Print the virtual slots of gaussdecode serve, the one that is furthest behind first."""
+    """Print the server in the daemon, and virtual slots, the one that is furthest behind first."""
+    serve = record.get("serve")
+    if serve is not None:
+        print(printable(f" {record['slot_name']}: {serve_line(serve)}"))
     slots = sorted(record.get("virtual_slots") or [], key=_behind, reverse=True)
     for of in slots[:_SHOWN_SLOTS]:
         print(printable(f" {record['slot_name']}: {slot_line(of)}"))

@@ -42,6 +42,7 @@ from gaussdecode.daemon.httpacts import HttpActs
 from gaussdecode.daemon.idle import Idle
 from gaussdecode.daemon.notify import Notifier
 from gaussdecode.daemon.pipeline import Pipeline, reserve_of
+from gaussdecode.daemon.serving import Serving, Task
 from gaussdecode.daemon.session import POLL_SECONDS, Session
 from gaussdecode.daemon.session_group import SessionGroup
 from gaussdecode.daemon.snapshots import Snapshots
@@ -92,6 +93,10 @@ _NO_ROOM: Final = "the landing's disk is full: recovery waits for space"
 _ENDED_BY_STOP: Final = (DiskStillFullError, StoppedError)
 _SCRAPE_SECONDS: Final = 75.0  # an interval of a minute is the longest that is usual
 _ANSWER_SECONDS: Final = 1.0  # for the answer to a scrape to leave
+_SERVE_FIRST, _SERVE_LONGEST = (
+    1.0,
+    60.0,
+)  # seconds before the server for clients is started again; arbitrary
 _PROBES: Final = {
     SourceKind.POSTGRESQL: "gaussdecode.source.postgresql.probe:PostgresProbe",
     SourceKind.GAUSSDB: "gaussdecode.source.gaussdb.probe:GaussProbe",
@@ -289,6 +294,7 @@ class Supervisor:
             self._control = ControlSocket(self._config.landing.root, self._queue.ask)
         guard = self._start_guard(readings)
         snapshots = self._start_snapshots(pipeline)
+        serving = self._start_serving()
         self._notifier.ready("landing recovered")
         try:
             self._run_sessions(pipeline, readings)
@@ -302,6 +308,9 @@ class Supervisor:
                 snapshots.close()
             guard.close()
             readings.keep(is_last=True)
+            if serving is not None:
+                serving.close()
+                self._running.serving = None
 
     def _check_memory(self) -> None:
         """Say when the buffers may hold more than this process may have."""
@@ -349,6 +358,15 @@ class Supervisor:
         self._running.guard = guard
         guard.start()
         return guard
+
+    def _start_serving(self) -> Serving | None:
+        """Start the server for clients of the landing, where it is to run in the daemon."""
+        if not self._config.serve.in_daemon:
+            return None
+        again = Backoff(_SERVE_FIRST, _SERVE_LONGEST)
+        serving = self._running.serving = Serving(Task.of(self._config), again.next_wait)
+        serving.start()
+        return serving
 
     def _check_snapshots(self) -> None:
         """Refuse, or say aloud, that existing rows cannot be read with these settings.

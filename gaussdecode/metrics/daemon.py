@@ -73,6 +73,12 @@ DAEMON: Final[tuple[Metric, ...]] = (
         "1 while an operator has paused the landing",
         "1: nothing lands, and the server keeps WAL. `gaussdecode ctl SLOT resume` goes on.",
     ),
+    gauge(
+        "daemon_serve_up",
+        "bool",
+        "1 while the server of serve.in-daemon runs, 0 while it does not; not shown without it, and while it begins",
+        "0: `gaussdecode status` says why. It is started again by itself.",
+    ),
     counter(
         "daemon_restarts",
         "restarts",

@@ -2,14 +2,13 @@
 
 A block that was read is kept for the other clients at the same position, up to a bound in bytes. What reads on in
 an entry is kept too, so that each client continues where it, or another one, stopped. One task looks for the
-next entry, and only while a client waits for it. What reads files runs in threads.
+next entry, and only while a client waits for it. What reads files runs in threads. A store is asked once a second.
 """
 
 import asyncio
 import collections
 import concurrent.futures
 import itertools
-import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,20 +17,25 @@ from typing import Any, Final, TypeVar
 import numpy as np
 
 from gaussdecode.errors import GaussDecodeError
+from gaussdecode.logs import Event, get_logger
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.serve.block import Block
 from gaussdecode.serve.errors import ServeError
 from gaussdecode.serve.reader import LandingReader, ReadPosition, Wanted
+from gaussdecode.spark.log.place import Place
 
 _POLL_SECONDS: Final = 0.02
 _LIST_SECONDS: Final = 1.0  # between two listings of the log, beside the looks for its next entry
+_STORE_POLL_SECONDS: Final = 1.0  # of a store; a request each, while a client waits
+_STORE_LIST_SECONDS: Final = 30.0
 _CURSORS: Final = 64  # arbitrary: entries that are partly read, each with open files
 _ENTRIES: Final = 256  # arbitrary
 _KEPT_BYTES: Final = 1024  # what is kept besides the rows; about
 _WHOLE: Final = ReadPosition(-1, 0, 0)
 _Result = TypeVar("_Result")
 _Key = tuple[int, int]
+_log = get_logger("serve")
 
 
 def block_bytes(block: Block) -> int:
@@ -55,13 +59,20 @@ class LogEnd:
     Args:
         root: of the landing.
         last_n: lists the log.
+        pool: threads that ask a store.
     """
 
-    def __init__(self, root: Path, last_n: Callable[[], int]) -> None:
+    def __init__(
+        self, root: Place, last_n: Callable[[], int], pool: concurrent.futures.Executor
+    ) -> None:
         self._commits = root / "commits"
+        self._is_local = isinstance(root, Path)
         self._list = last_n
         self._last = last_n()
-        self._listed = time.monotonic()
+        self._listed = self._asked = time.monotonic()
+        self._pool = pool
+        self._asking: asyncio.Future[None] | None = None
+        self._has_failed = False
         self._waiting: set[asyncio.Future[None]] = set()
         self._task: asyncio.Task[None] | None = None
 
@@ -71,13 +82,43 @@ class LogEnd:
         return self._last
 
     def look(self) -> int:
-        """Look for newer entries; gives the newest."""
-        while os.path.exists(self._commits / f"{self._last + 1:020d}.json"):
-            self._last += 1
-        if time.monotonic() - self._listed > _LIST_SECONDS:
-            self._listed = time.monotonic()
-            self._last = max(self._last, self._list())
+        """Look for newer entries in a directory; gives the newest. A store is not asked: see `see`."""
+        if self._is_local:
+            self._search(_LIST_SECONDS)
         return self._last
+
+    async def see(self) -> int:
+        """Look for newer entries, in a store once a second; gives the newest that was seen."""
+        if self._is_local:
+            return self.look()
+        if self._asking is None and time.monotonic() - self._asked >= _STORE_POLL_SECONDS:
+            loop = asyncio.get_running_loop()
+            self._asking = loop.run_in_executor(self._pool, self._ask)
+        asking = self._asking
+        if asking is not None:
+            await asyncio.shield(asking)
+            if self._asking is asking:
+                self._asking = None
+        return self._last
+
+    def _ask(self) -> None:
+        """Ask the store; while it is away, what was seen is the end."""
+        try:
+            self._search(_STORE_LIST_SECONDS)
+        except (GaussDecodeError, OSError) as error:
+            if not self._has_failed:
+                _log.error(Event.ERROR, reason=f"{error}; it is asked again every second")
+            self._has_failed = True
+        else:
+            self._has_failed = False
+        self._asked = time.monotonic()
+
+    def _search(self, list_seconds: float) -> None:
+        while (self._commits / f"{self._last + 1:020d}.json").exists():
+            self._last += 1
+        if time.monotonic() - self._listed > list_seconds:
+            self._last = max(self._last, self._list())
+            self._listed = time.monotonic()
 
     async def wait(self, n: int, seconds: float) -> bool:
         """Wait until entry `n` is shown; False if it is not within so many seconds."""
@@ -103,7 +144,7 @@ class LogEnd:
     async def _watch(self) -> None:
         while True:
             before = self._last
-            if self.look() != before:
+            if await self.see() != before:
                 for moved in self._waiting:
                     if not moved.done():
                         moved.set_result(None)
@@ -242,20 +283,22 @@ class Feeds:
     """The feeds of a landing, by the tables that clients get.
 
     Args:
-        root: of the landing.
+        root: of the landing, or of its mirror.
         cache_bytes: bound of the blocks that each feed keeps.
         threads: that read and write messages.
         keep: `landing.max-slot-keep-size`, for errors; None where it is not known.
     """
 
-    def __init__(self, root: Path, cache_bytes: int, threads: int, keep: int | None = None) -> None:
+    def __init__(
+        self, root: Place, cache_bytes: int, threads: int, keep: int | None = None
+    ) -> None:
         self._keep_size = keep
         self._root = root
         self._cache_bytes = cache_bytes
         self.pool = concurrent.futures.ThreadPoolExecutor(threads, "serve")
-        self._all = LandingReader(root)
+        self._all = LandingReader(root, include_snapshot=True)
         self.landing = self._all.landing
-        self.end = LogEnd(root, lambda: self.landing.last_n)
+        self.end = LogEnd(root, lambda: self.landing.last_n, self.pool)
         self._feeds: dict[tuple[str, ...] | None, Feed] = {}
 
     def close(self) -> None:
@@ -268,7 +311,9 @@ class Feeds:
         if held is None:
             reader = self._all
             if wanted is not None:  # a message is of no table: it may be about any
-                reader = LandingReader(self._root, wanted=wanted, include_messages=False)
+                reader = LandingReader(
+                    self._root, wanted=wanted, include_snapshot=True, include_messages=False
+                )
             held = Feed(reader, self.end, self._cache_bytes, self.pool, self._keep_size)
             self._feeds[tables] = held
         return held

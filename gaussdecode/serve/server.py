@@ -28,6 +28,7 @@ from gaussdecode.serve.slots import SAVE_SECONDS, Slots
 from gaussdecode.serve.statements import Scalar
 from gaussdecode.serve.users import Users
 from gaussdecode.settings.serve_section import ServeConfig
+from gaussdecode.spark.log.place import Place
 
 _log = get_logger("serve")
 _THREADS: Final = 4  # arbitrary: files are read and messages written without the GIL
@@ -47,14 +48,12 @@ class Facts:
     Attributes:
         landing_id: chosen once.
         system_identifier: of the cluster.
-        timeline: of the newest entry; 0 where the source has none.
         database: name.
         kind: ``postgresql``, ``gaussdb`` or ``capture``.
     """
 
     landing_id: str
     system_identifier: str
-    timeline: int
     database: str
     kind: str
 
@@ -76,14 +75,15 @@ class Server:
     """Serves one landing.
 
     Args:
-        root: directory of the landing.
+        root: directory of the landing, or URL of its mirror.
         settings: section `serve`.
         plugins: output plug-ins by name.
         tls: gives what a connection that begins now is to use; None without TLS.
         keep: `landing.max-slot-keep-size`, for errors; None where it is not known.
+        slots_root: directory with the virtual slots; None for `root`.
 
     Attributes:
-        root: directory of the landing.
+        root: directory of the landing, or URL of its mirror.
         sessions: by number.
         counts: what it counts.
         beat: monotonic time at which the event loop last had a turn, of once in a second.
@@ -95,16 +95,23 @@ class Server:
 
     def __init__(
         self,
-        root: Path,
+        root: Place,
         settings: ServeConfig,
         plugins: Mapping[str, Plugin],
         tls: Callable[[], ssl.SSLContext] | None = None,
         keep: int | None = None,
+        slots_root: Path | None = None,
     ) -> None:
         self.settings = settings
         self._plugins = plugins
         self._tls = tls
         self.root = root
+        if slots_root is None:
+            if not isinstance(root, Path):
+                raise ConfigError(
+                    f"{root}: a store keeps no virtual slots; give a directory for them"
+                )
+            slots_root = root
         self._check_listen()
         self.users = Users(settings.users_file) if settings.users_file is not None else None
         self._networks = [ipaddress.ip_network(each) for each in settings.allow]
@@ -114,8 +121,8 @@ class Server:
                 f"{root}: its order is that of CSNs, in which LSNs go up and down; only landings in the order of LSNs "
                 "are served"
             )
-        self._layout = json.loads((root / "layout.json").read_bytes())
-        self.database = self.facts().database
+        self._facts = self._read_facts()
+        self.database = self._facts.database
         self.sessions: dict[int, Session] = {}
         self.counts = Counts(self)
         self.beat = time.monotonic()
@@ -131,7 +138,7 @@ class Server:
                 _log.warning(
                     Event.ERROR, reason=f"serve.catalog-dsn: {error}; clients see version {version}"
                 )
-        self.slots = Slots(root, self.feeds.landing.landing_id, settings.slots)
+        self.slots = Slots(slots_root, self.feeds.landing.landing_id, settings.slots)
         for name, what in self.slots.damaged.items():
             _log.error(
                 Event.ERROR,
@@ -164,18 +171,23 @@ class Server:
 
     def facts(self) -> Facts:
         """What the landing tells of its source."""
-        source = next(iter(self._layout["sources"].values()))
+        return self._facts
+
+    def _read_facts(self) -> Facts:
         landing = self.feeds.landing
-        timeline = 0
-        with contextlib.suppress(GaussDecodeError):
-            timeline = landing.position(landing.entry(self.feeds.end.last)).timeline
+        layout = json.loads((landing.root / "layout.json").read_bytes())
+        source = next(iter(layout["sources"].values()))
         return Facts(
-            landing.landing_id,
-            source["system_identifier"],
-            timeline,
-            source["database"],
-            source["kind"],
+            landing.landing_id, source["system_identifier"], source["database"], source["kind"]
         )
+
+    async def timeline(self) -> int:
+        """Timeline of the newest entry; 0 where the source has none."""
+        feed = self.feeds.feed(None)
+        with contextlib.suppress(ServeError):
+            entry = await feed.entry(self.feeds.end.last)
+            return feed.reader.landing.position(entry).timeline
+        return 0
 
     # ---- life ------------------------------------------------------------------------------
 

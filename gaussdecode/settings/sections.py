@@ -481,7 +481,18 @@ class Config:
             "transactions open or not yet landed": self.landing.memory_bytes,
             "row groups being encoded": self.landing.queue_bytes,
             "files being shipped to the mirror": MIRROR_PUT_BYTES if self.mirror.is_on else 0,
+            **self._serve_budget(),
             **self._snapshot_budget(),
+        }
+
+    def _serve_budget(self) -> dict[str, int]:
+        """Byte bounds of the server inside the daemon, where all clients get the same tables."""
+        serve = self.serve
+        if not serve.in_daemon:
+            return {}
+        return {
+            "rows kept for clients": serve.cache_bytes,
+            "bytes that wait for clients": serve.connections * serve.buffer_bytes,
         }
 
     def _snapshot_budget(self) -> dict[str, int]:

@@ -12,6 +12,7 @@ from gaussdecode.settings.types import (
     AbsolutePath,
     Address,
     AddressType,
+    Boolean,
     Duration,
     Integer,
     Size,
@@ -43,6 +44,14 @@ class Network(Text):
 class ServeConfig:
     """The server of `gaussdecode serve`, which speaks PostgreSQL's replication protocol; docs/serve.md."""
 
+    in_daemon: bool = dataclasses.field(
+        default=False,
+        metadata=setting(
+            Boolean(),
+            "Run the server as a process of the daemon, in place of `gaussdecode-serve@.service` beside it. The daemon "
+            "starts it again if it ends; the stream goes on.",
+        ),
+    )
     listen: Address = dataclasses.field(
         default=Address("127.0.0.1", 15432),
         metadata=setting(

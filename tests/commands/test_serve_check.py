@@ -12,7 +12,7 @@ from kit.served import Served, unpack_landing
 
 from gaussdecode.errors import ConfigError
 from gaussdecode.operations.check.serve import examine_serve
-from gaussdecode.operations.check.unit import serve_unit_problems
+from gaussdecode.operations.check.unit import serve_unit_problems, unit_problems
 from gaussdecode.operations.unit import Unit
 from gaussdecode.serve.users import write_user
 from gaussdecode.settings.load import load
@@ -113,3 +113,24 @@ def test_the_unit_sees_the_files(tmp_path: Path) -> None:
     assert f"{unit.name}: serve.users-file: {users} is hidden from the unit" in told[0]
     assert "is read-only for the unit" in told[1]
     assert serve_unit_problems(config, None) == []
+
+
+def test_a_server_in_the_daemon(tmp_path: Path) -> None:
+    """Its files are read by the daemon's unit, its buffers count; the other unit is not used."""
+    users = tmp_path / "home" / "users"
+    beside = _write(tmp_path, f"users-file: {users}")
+    config = _write(tmp_path, f"users-file: {users}", "in-daemon: true")
+    me = pwd.getpwuid(os.geteuid())
+    unit = Unit("gaussdecode@orders.service", me, frozenset(), None, (str(users.parent),), ())
+    hidden = f"{unit.name}: serve.users-file: {users} is hidden from the unit"
+    assert any(told.startswith(hidden) for told in unit_problems(config, unit))
+    assert not any(told.startswith(hidden) for told in unit_problems(beside, unit))
+    assert serve_unit_problems(config, unit) == []
+    assert examine_serve(config).text == "not running, in the daemon"
+    more = sum(config.memory_budget().values()) - sum(beside.memory_budget().values())
+    assert more == config.serve.cache_bytes + 100 * config.serve.buffer_bytes
+    path = tmp_path / "orders.yaml"
+    text = path.read_text().replace("postgresql", "gaussdb").replace(", publication: [p]", "")
+    path.write_text(f"{text}decoding: {{output-order: 1}}\n")
+    with pytest.raises(ConfigError, match=r"serve\.in-daemon: .*order of CSNs, is not served"):
+        load(path)

@@ -188,6 +188,22 @@ def test_says_how_far_clients_are(
     ]
 
 
+def test_says_whether_clients_are_served(
+    tmp_path: Path, port: int, changes: dict[str, object], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where the server runs in the daemon, with the reason if it does not."""
+    serve = {"state": "serving", "reason": None, "listen": "127.0.0.1:15432", "pid": 7, "starts": 1}
+    reason = "serve.listen: 127.0.0.1:15432: Address already in use"
+    for told, end in (
+        (serve, "serving"),
+        ({**serve, "state": "retrying", "reason": reason}, f"retrying: {reason}"),
+    ):
+        changes["serve"] = told
+        assert main(["status", config(tmp_path, port)]) == EX_OK
+        lines = capsys.readouterr().out.splitlines()
+        assert f" orders: serve at 127.0.0.1:15432: {end}" in lines
+
+
 def test_json_gives_every_field(
     tmp_path: Path, port: int, capsys: pytest.CaptureFixture[str]
 ) -> None:

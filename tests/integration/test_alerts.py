@@ -12,6 +12,7 @@ import math
 import os
 import re
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -38,9 +39,10 @@ from kit.simdisk import SimFiles
 from kit.systemd import Supervised, Unit
 
 from gaussdecode.cli import main
-from gaussdecode.commands.serve import monitor
 from gaussdecode.daemon.housekeeping import Housekeeper
+from gaussdecode.daemon.serveprocess import monitor
 from gaussdecode.daemon.status.http import MonitoringServer
+from gaussdecode.demo.ports import free_port
 from gaussdecode.errors import EX_UNAVAILABLE
 from gaussdecode.metrics.exposition import Exposition, Snapshot
 from gaussdecode.serve.kept import KeptSlot
@@ -134,16 +136,19 @@ def test_every_alert_is_provoked() -> None:
     assert {rule["alert"] for rule in installed()} == PROVOKED
 
 
-@provokes("GaussdecodePaused")
+@provokes("GaussdecodePaused", "GaussdecodeServeAway")
 def test_a_pause(database_15: Database, make_daemon: MakeDaemon, watch: MakeWatch) -> None:
-    """An operator pauses the landing, and ends it."""
-    daemon = make_daemon(prepared(database_15))
+    """An operator pauses the landing, and ends it; meanwhile another program has the port for clients."""
+    taken = socket.create_server(("127.0.0.1", free_port()))
+    serve = {"in-daemon": True, "listen": f"127.0.0.1:{taken.getsockname()[1]}"}
+    daemon = make_daemon(prepared(database_15), config={"serve": serve})
     with daemon, watch(daemon) as prometheus:
         daemon.wait_for_state("streaming")
         assert main(["ctl", str(daemon.config_path), "pause"]) == 0
-        prometheus.fires("GaussdecodePaused")
+        prometheus.fires("GaussdecodePaused", "GaussdecodeServeAway")
+        taken.close()
         assert main(["ctl", str(daemon.config_path), "resume"]) == 0
-        prometheus.resolves("GaussdecodePaused")
+        prometheus.resolves("GaussdecodePaused", "GaussdecodeServeAway")
         assert daemon.stop() == 0
 
 

@@ -23,6 +23,7 @@ from gaussdecode.serve.server import Server
 from gaussdecode.serve.slots import Slot
 from gaussdecode.settings.serve_section import ServeConfig
 from gaussdecode.settings.types import Address
+from gaussdecode.spark.log.place import Place
 
 KEPT: Final = Path(__file__).parents[1] / "data" / "0.1.0.tar.xz"
 _PATIENCE: Final = 30.0
@@ -40,21 +41,23 @@ class Served:
     """A running server.
 
     Args:
-        root: of the landing.
+        root: of the landing, or of its mirror.
         tls: as of `Server`.
         keep: likewise.
+        slots_root: likewise.
         settings: of the section `serve`.
     """
 
     def __init__(
         self,
-        root: Path,
+        root: Place,
         tls: Callable[[], ssl.SSLContext] | None = None,
         keep: int | None = None,
+        slots_root: Path | None = None,
         **settings: Any,
     ) -> None:
         config = dataclasses.replace(ServeConfig(listen=Address("127.0.0.1", 0)), **settings)
-        self.server = Server(root, config, PLUGINS, tls, keep)
+        self.server = Server(root, config, PLUGINS, tls, keep, slots_root)
         self.port = 0
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._work)

@@ -9,6 +9,12 @@ COLUMNS: Final = ("virtual slot", "user", "plug-in", "confirmed", "behind", "for
 _CLIENT: Final = {True: "connected", False: "not connected", None: UNKNOWN}
 
 
+def serve_line(serve: Mapping[str, Any]) -> str:  # Any: JSON
+    """The server in the daemon, as a line of ``gaussdecode status``."""
+    reason = f": {serve['reason']}" if serve["reason"] else ""
+    return f"serve at {serve['listen']}: {serve['state']}{reason}"
+
+
 def slot_cells(of: Mapping[str, Any]) -> tuple[str, ...]:  # Any: JSON
     """One slot, for `COLUMNS`; a dash for what is not known."""
     client = "lost" if of["is_lost"] else _CLIENT[of["is_connected"]]

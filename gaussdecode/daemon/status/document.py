@@ -54,7 +54,7 @@ def status_document(
         "source": {**facts.source, "version": _version(facts, landing.server_version)},
         "uptime_seconds": round(max(0.0, time.time() - facts.started_time), 1),
         "rows_per_second": None if rates is None else round(rates.land_rows_total, 1),
-        "memory_bytes": _memory(session),
+        "memory_bytes": _memory(running),
         "parallel_decode_num": running.decoder_count(facts),
         **_queue_records(session),
         "reader_lsn": spelled_lsn(words.get("received_lsn", 0)),
@@ -80,7 +80,7 @@ def status_document(
         "mirror": _mirror(landing.stats()),
         "root": str(facts.root),
         "pid": os.getpid(),
-        "children": {} if session is None else session.process_ids(),
+        "children": running.process_ids(),
         "stages": {} if session is None else _stages(session.lead, landing.stats()),
         "limit": dataclasses.asdict(limit),
         "is_well": not any(item.state.ends_status for item in troubles),
@@ -91,6 +91,7 @@ def status_document(
         "snapshot": {} if running.snapshot is None else running.snapshot(),
         "is_snapshot_settled": running.is_snapshot_settled(),
         "coverage": landing.coverage.to_record(),
+        "serve": None if running.serving is None else running.serving.record(),
         "virtual_slots": running.virtual_slots(),
         "version": gaussdecode.__version__,
     }
@@ -155,9 +156,9 @@ def _version(facts: DaemonFacts, number: int | None) -> str | None:
     return ".".join(map(str, (major, *parts)))
 
 
-def _memory(session: Session | SessionGroup | None) -> int:
+def _memory(running: Running) -> int:
     """Of all processes; what they share counts in each."""
-    ids = [os.getpid(), *({} if session is None else session.process_ids()).values()]
+    ids = [os.getpid(), *running.process_ids().values()]
     return sum(use.resident_bytes for use in map(read_use, ids) if use is not None)
 
 

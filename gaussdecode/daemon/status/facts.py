@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from gaussdecode.daemon.guard import Guard
+from gaussdecode.daemon.serving import Serving
 from gaussdecode.daemon.session import Session
 from gaussdecode.daemon.session_group import SessionGroup
 from gaussdecode.daemon.status.landed import Landed
@@ -199,6 +200,7 @@ class Running:
         is_snapshot_settled: whether it is known that no table waits for its existing rows.
         port_end: until when the certificate of the monitoring port is valid; None without TLS.
         virtual_slots: slots of `gaussdecode serve`, fit for JSON.
+        serving: the server for clients of the landing, or None where it is not run in the daemon.
     """
 
     standing: Standing = Standing()
@@ -215,6 +217,7 @@ class Running:
     is_snapshot_settled: Callable[[], bool] = lambda: False
     port_end: Callable[[], float] | None = None
     virtual_slots: Callable[[], list[dict[str, Any]]] = list  # Any: JSON
+    serving: Serving | None = None
 
     @property
     def shown_state(self) -> str:
@@ -225,6 +228,12 @@ class Running:
     def decoder_count(self, facts: DaemonFacts) -> int:
         """Decoders of each running session; between two, of the first."""
         return facts.decoder_count if self.session is None else self.session.lead.decoder_count
+
+    def process_ids(self) -> dict[str, int]:
+        """Process ids of the children, by name."""
+        found = {} if self.session is None else self.session.process_ids()
+        pid = None if self.serving is None else self.serving.state.pid
+        return found if pid is None else {**found, "serve": pid}
 
     def is_optional_paused(self) -> bool:
         """Whether the guard has asked for work that can wait to wait."""

@@ -15,7 +15,7 @@ from html import escape
 from typing import Any, Final
 
 from gaussdecode.daemon.status.clients import COLUMNS as SLOT_COLUMNS
-from gaussdecode.daemon.status.clients import slot_cells
+from gaussdecode.daemon.status.clients import serve_line, slot_cells
 from gaussdecode.daemon.status.history import INTERVAL_SECONDS, Sample, series
 from gaussdecode.daemon.status.holders import HOLDERS
 from gaussdecode.daemon.status.html import (
@@ -102,7 +102,7 @@ def render_page(picture: Picture, certified: str | None = None) -> bytes:
         "</div>",
         _members(status.get("sources") or []),
         _snapshots(status.get("snapshot") or {}),
-        _virtual_slots(status.get("virtual_slots") or []),
+        _virtual_slots(status.get("virtual_slots") or [], status.get("serve")),
         _charts(picture),
         '<div class="two wide" id="landed">',
         _tables(picture.tables),
@@ -407,14 +407,17 @@ def _snapshots(tables: dict[str, dict[str, Any]]) -> str:  # Any: JSON
     return f'<section id="snapshot"><h2>Existing rows</h2>{table}{more}</section>\n'
 
 
-def _virtual_slots(slots: Sequence[Mapping[str, Any]]) -> str:  # Any: JSON
-    """The clients of gaussdecode serve; nothing without a slot."""
-    if not slots:
+def _virtual_slots(
+    slots: Sequence[Mapping[str, Any]], serve: Mapping[str, Any] | None
+) -> str:  # Any: JSON
+    """The clients of gaussdecode serve; nothing without a slot or a server in the daemon."""
+    if not slots and serve is None:
         return ""
+    server = "" if serve is None else f"<p>{escape(serve_line(serve))}</p>"
     more = f"<p>{len(slots) - _TABLES} more</p>" if len(slots) > _TABLES else ""
     rows = [slot_cells(of) for of in slots[:_TABLES]]
-    table = _scrolled("clients", "Virtual slots", SLOT_COLUMNS, rows)
-    return f'<section id="clients"><h2>Virtual slots</h2>{table}{more}</section>\n'
+    table = _scrolled("clients", "Virtual slots", SLOT_COLUMNS, rows) if rows else ""
+    return f'<section id="clients"><h2>Virtual slots</h2>{server}{table}{more}</section>\n'
 
 
 def _server(server: dict[str, Any] | None) -> str:  # Any: JSON

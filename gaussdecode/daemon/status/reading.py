@@ -89,7 +89,7 @@ class Readings:
         limit = self.limit().stage
         own: Values = {
             **{name: {(): value} for name, value in self._plain(session).items()},
-            **self._processes.values(_process_ids(session)),
+            **self._processes.values({"main": os.getpid(), **running.process_ids()}),
             "daemon_restarts_total": {(error,): n for error, n in running.restarts.items()},
             "daemon_info": {(gaussdecode.__version__,): 1.0},
             "daemon_certificate_end_time_seconds": self._certificates(),
@@ -147,6 +147,9 @@ class Readings:
         }
         if running.is_slot_lost:
             plain["source_slot_lost"] = 1.0  # the guard may not have looked since
+        is_up = None if running.serving is None else running.serving.state.is_up
+        if is_up is not None:
+            plain["daemon_serve_up"] = float(is_up)
         return plain
 
     def sample(self) -> None:
@@ -209,6 +212,9 @@ class Readings:
                 root=facts.root,
                 now=time.time(),
                 pause=None if self._running.pause is None else self._running.pause.text,
+                serve_reason=None
+                if self._running.serving is None
+                else self._running.serving.state.reason,
             )
         )
 
@@ -263,11 +269,6 @@ def _spool_wait(session: Session | SessionGroup | None) -> str | None:
     collectors = [] if session is None else [one.collector for one in session.members]
     waits = (one.spool_wait for one in collectors if one is not None)
     return next((wait for wait in waits if wait is not None), None)
-
-
-def _process_ids(session: Session | SessionGroup | None) -> dict[str, int]:
-    """Of this process and its children, by name."""
-    return {"main": os.getpid(), **({} if session is None else session.process_ids())}
 
 
 def _sum(values: Values, more: Values, *, is_past: bool) -> Values:

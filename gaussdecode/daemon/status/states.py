@@ -99,6 +99,7 @@ class Seen:
         root: directory of the landing.
         now: seconds since 1970.
         pause: who paused the landing and since when, in words; None without a pause.
+        serve_reason: why clients of the landing are not served; None where it is not known or not so.
     """
 
     values: Mapping[str, Mapping[Labels, float]]
@@ -119,6 +120,7 @@ class Seen:
     root: Path
     now: float
     pause: str | None = None
+    serve_reason: str | None = None
 
     def total(self, name: str) -> float:
         """Sum over all labels; 0 for what is not shown."""
@@ -675,6 +677,18 @@ def _virtual_slot_near_its_end(seen: Seen) -> Told | None:
     )
 
 
+def _serve_away(seen: Seen) -> Told | None:
+    if seen.get("daemon_serve_up") != 0.0:
+        return None
+    return (
+        f"Clients of the landing are not served: {seen.serve_reason or 'the server starts again'}.",
+        (
+            f"It is started again by itself. {seen.command('check', str(seen.config))} shows what is wrong with the "
+            "section `serve`. The landing goes on."
+        ),
+    )
+
+
 def _queues_full(seen: Seen) -> Told | None:
     rates = seen.rates
     if rates is None or rates.at < WINDOW_SECONDS / 2:  # catching up after a start is no trouble
@@ -763,6 +777,7 @@ STATES: Final[tuple[State, ...]] = (
         "GaussdecodeVirtualSlotNearItsEnd",
         _virtual_slot_near_its_end,
     ),
+    State("serve-away", _W, "GaussdecodeServeAway", _serve_away),
     State("client-behind", _W, "GaussdecodeClientBehind", None),
     State("certificate-ends", _W, "GaussdecodeCertificateEnds", _certificate_ends),
     State("guard-blind", _W, "GaussdecodeGuardBlind", _guard_blind),

@@ -34,7 +34,8 @@ class ServeFound:
 def examine_serve(config: Config) -> ServeFound:
     """Look at landing, users, TLS and ports of the section `serve`."""
     runs = is_running(config.landing.root)
-    found = ServeFound({True: "running", False: "not running", None: "not known"}[runs])
+    state = {True: "running", False: "not running", None: "not known"}[runs]
+    found = ServeFound(f"{state}, in the daemon" if config.serve.in_daemon else state)
     if config.is_several or config.lands_by_csn:
         found.problems.append(
             "serve: a landing of several sources, or in the order of CSNs, is not served; remove the section"

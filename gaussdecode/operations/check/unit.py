@@ -28,21 +28,25 @@ def unit_problems(config: Config, unit: Unit | None) -> list[str]:
 
 
 def serve_unit_problems(config: Config, unit: Unit | None) -> list[str]:
-    """Problems that keep the unit of `gaussdecode serve` from serving a configuration; none without a unit.
+    """Problems that keep the unit of `gaussdecode serve` from serving a configuration; none where it is not used.
 
     Args:
         config: the configuration.
         unit: its unit.
     """
-    if unit is None:
+    if unit is None or config.serve.in_daemon:
         return []
-    files = [("configuration", config.path)]
+    files = [("configuration", config.path), *_read_by_serve(config)]
+    return [*_files(files, unit), *_landing(config, unit)]
+
+
+def _read_by_serve(config: Config) -> Iterator[tuple[str, Path]]:
+    """Files that the server for clients reads, with the key that names each."""
     ports = (serve_port_files(config.serve), config.monitoring.tls_files)
     for of in ports if config.serve.monitoring_listen is not None else ports[:1]:
-        files += [] if of is None else of.named.items()
+        yield from () if of is None else of.named.items()
     if config.serve.users_file is not None:
-        files.append(("serve.users-file", config.serve.users_file))
-    return [*_files(files, unit), *_landing(config, unit)]
+        yield "serve.users-file", config.serve.users_file
 
 
 def _credentials(unit: Unit) -> Iterator[str]:
@@ -80,6 +84,8 @@ def _read_by_daemon(config: Config, unit: Unit) -> Iterator[tuple[str, Path]]:
         yield "landing.mirror.credentials-file", config.mirror.credentials_file
     if config.monitoring.tls_files is not None:
         yield from config.monitoring.tls_files.named.items()
+    if config.serve.in_daemon:
+        yield from _read_by_serve(config)
     for member in config.members.values():
         source = member.source
         has_credential = unit.credentials is None or CREDENTIAL in unit.credentials

@@ -275,6 +275,12 @@ def test_virtual_slots_have_a_table() -> None:
     assert "<td>-</td><td>-</td><td>its file cannot be read</td>" in text
     assert "<td>5.0 MB</td><td>-</td><td>lost</td>" in text
     assert 'id="clients"' not in render_page(IDLE).decode()
+    serve = {"state": "retrying", "reason": "<in use>", "listen": "127.0.0.1:15432"}
+    picture = dataclasses.replace(IDLE, status={**IDLE.status, "serve": serve})
+    assert parsed(picture).open == []
+    text = render_page(picture).decode().partition('id="clients"')[2].partition("</section>")[0]
+    assert "<p>serve at 127.0.0.1:15432: retrying: &lt;in use&gt;</p>" in text
+    assert "<table" not in text
 
 
 def test_texts_are_escaped() -> None:

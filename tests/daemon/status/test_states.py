@@ -122,6 +122,7 @@ BAD: Final = (
         {"ages": {"land_suspect_entries_total": 60.0}},
     ),
     Case("virtual-slot-lost", {g("land_lost_virtual_slots"): "2x120"}),
+    Case("serve-away", {g("daemon_serve_up"): "0x120"}, {"serve_reason": "serve.listen: in use"}),
     Case(
         "virtual-slot-near-its-end",
         {g("land_virtual_slot_held_bytes"): "801x120", g("land_virtual_slot_limit_bytes"): "1000x120"},
@@ -207,6 +208,7 @@ GOOD: Final = (
     Case("prepared-long", {g("collect_prepared_seconds"): "3599x120"}),
     Case("paused", {g("daemon_paused"): "0x120"}),
     Case("virtual-slot-lost", {g("land_lost_virtual_slots"): "0x120"}),
+    Case("serve-away", {g("daemon_serve_up"): "1x120"}),
     Case("virtual-slot-near-its-end", {g("land_virtual_slot_held_bytes"): "800x120", g("land_virtual_slot_limit_bytes"): "1000x120"}),
     Case("virtual-slot-near-its-end", {g("land_virtual_slot_held_bytes"): "9e12x120"}),
     Case("certificate-ends", {g("daemon_certificate_end_time_seconds"): "1216201x120"}),
