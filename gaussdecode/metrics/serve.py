@@ -48,20 +48,20 @@ SERVE: Final[tuple[Metric, ...]] = (
     counter(
         "serve_rows",
         "rows",
-        "Changes and messages sent to the clients of a virtual slot by streams, those that were sent again "
-        "included; temporary slots have the label (temporary) together",
+        "Changes and messages sent to the clients of a virtual slot, by streams and as rows of SQL, those that were "
+        "sent again included; temporary slots have the label (temporary) together",
         labels=_SLOT,
     ),
     counter(
         "serve_sent_bytes",
         "bytes",
-        "Bytes sent to the clients of a virtual slot by streams",
+        "Bytes of them",
         labels=_SLOT,
     ),
     counter(
         "serve_waited_seconds",
         "seconds",
-        "Time in which a sender waited for its client to read",
+        "Time in which streams waited for their clients to read; of several that wait at once the sum",
         "A rate near 1: the client, or the way to it, is the limit.",
         labels=_SLOT,
     ),

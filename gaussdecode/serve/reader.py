@@ -8,6 +8,7 @@ missing, or may be. Reads only files that the log names, at most a few row group
 import bisect
 import contextlib
 import dataclasses
+import datetime as dt
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
@@ -44,7 +45,10 @@ _FEATURE_NOT_SUPPORTED: Final = "0A000"
 _DATA_CORRUPTED: Final = "XX001"
 _CHUNK_BYTES: Final = 1 << 20  # of a file; each client holds its messages, several times as large
 _CHUNK_ROWS: Final = 1 << 14  # arbitrary; each client holds messages of so many
+_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _SEQ_BITS: Final = 40  # rows of a transaction; the rest numbers the transactions of an entry
+WAL_ALIGNMENT: Final = 8
+"""Records of the log begin and end at multiples of it: what comes between two of them has numbers in between."""
 _SKIPPED: Final = frozenset({"gd_epoch", "gd_lsn", "gd_csn", "gd_xid", "gd_ts", "gd_source"})
 
 Wanted = Callable[[str, str], bool]
@@ -111,6 +115,9 @@ class LandingReader:
         self._looked_until = 0
         self._quarantines: list[tuple[CommitEntry, int]] = []
         self._open: dict[str, CommitEntry] = {}
+        self._snapshots: list[
+            tuple[int, SourcePosition]
+        ] = []  # numbers, and positions of their rows
         if self.landing.has_several:
             raise ServeError(
                 _FEATURE_NOT_SUPPORTED,
@@ -264,11 +271,25 @@ class LandingReader:
                     self._quarantines.append((self._open.pop(table), entry.n))
                 if entry.kind is EntryKind.QUARANTINE:
                     self._open.setdefault(Quarantine.from_extra(entry.extra).table, entry)
+                if entry.kind is EntryKind.SNAPSHOT:
+                    said = entry.extra["snapshot"]
+                    self._snapshots.append((entry.n, SourcePosition(said["epoch"], 0, said["lsn"])))
             self._looked_until = max(self._looked_until, last + 1)
             held = [*self._quarantines, *((of, last + 1) for of in self._open.values())]
         for entry, end in held:
             if entry.n < position.n <= end:
                 self.check(entry)
+
+    def snapshots_ahead(self, position: ReadPosition) -> list[int]:
+        """Entries of snapshots before a position whose rows come after it, or just before; `check_start` saw them."""
+        first = self.landing.first_n
+        return [
+            n
+            for n, at in self._snapshots
+            if first <= n < position.n
+            and at.epoch == position.epoch
+            and at.lsn + WAL_ALIGNMENT > position.lsn
+        ]
 
     def check(self, entry: CommitEntry) -> None:
         """Refuse an entry after which rows are missing, or may be.
@@ -492,18 +513,13 @@ class LandingReader:
         said = entry.extra["snapshot"]
         lsn = np.array([said["lsn"]], np.uint64)
         none = np.zeros(1, np.int64)
+        time = np.array([_microseconds(entry.committed_time)], np.int64)
         transactions = Transactions(
-            none, lsn, lsn, lsn, none, none, (None,), (None,), (None,), none != 0, none
-        )
-        blocks: Iterator[tuple[TableRows, int]] = (
-            (TableRows(schema, batch), batch.num_rows)
-            for files in self._files_by_schema(entry)
-            for file in files
-            for schema in (self.schema(file.table, file.schema_id),)
-            for batch in self._batches(file)
+            none, lsn, lsn, lsn, none, time, (None,), (None,), (None,), none != 0, none
         )
         before: Block | None = None
-        for rows, count in blocks:
+        for rows in self._snapshot_rows(entry):
+            count = len(rows.rows)
             block = Block(
                 said["epoch"],
                 dataclasses.replace(transactions, row_ends=np.array([count], np.int64)),
@@ -519,6 +535,25 @@ class LandingReader:
             before = block
         if before is not None:
             yield dataclasses.replace(before, is_open=False)
+
+    def _snapshot_rows(self, entry: CommitEntry) -> Iterator[TableRows]:
+        """Rows of each table; before them a TRUNCATE where clients may have older rows of it."""
+        tables = entry.extra["snapshot"]["tables"]
+        is_new = {change.table for change in entry.schema_changes if change.previous is None}
+        for files in self._files_by_schema(entry):
+            table = files[0].table
+            clears = tables[table]["where"] is None and table not in is_new
+            for file in files:
+                schema = self.schema(file.table, file.schema_id)
+                for batch in self._batches(file):
+                    rows = batch.select(
+                        [name for name in batch.schema.names if name not in _SKIPPED]
+                    )
+                    is_truncate = rows.column("gd_op")[0].as_py() == "T"
+                    if clears and not is_truncate:
+                        yield TableRows(schema, _truncation(rows.schema), {0: (False, False)})
+                    clears = False
+                    yield TableRows(schema, rows, {0: (False, False)} if is_truncate else {})
 
     def _batches(self, file: LandingFile) -> Iterator[pa.RecordBatch]:
         """Rows of a file, a MiB of it at a time."""
@@ -733,6 +768,19 @@ def _block(
         is_continued=is_continued,
         is_open=is_open,
     )
+
+
+def _truncation(schema: pa.Schema) -> pa.RecordBatch:
+    """One row of op T."""
+    arrays = [
+        pa.array(["T"]).cast(field.type) if field.name == "gd_op" else pa.nulls(1, field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema.names)
+
+
+def _microseconds(time: dt.datetime) -> int:
+    return (time - _EPOCH) // dt.timedelta(microseconds=1)
 
 
 def _lsns(column: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.uint64]:

@@ -27,7 +27,7 @@ from gaussdecode.serve.messages import Body, Column, Startup, protocol_error
 from gaussdecode.serve.reader import ReadPosition
 from gaussdecode.serve.slots import Slot
 from gaussdecode.serve.statements import BOOL, INT4, INT8, LSN, OID, TEXT, Scalar
-from gaussdecode.serve.stream import SenderTimeoutError, Stream
+from gaussdecode.serve.stream import SenderTimeoutError, Sent, Stream
 from gaussdecode.serve.users import ScramExchange, Sha256Exchange, User
 
 if TYPE_CHECKING:
@@ -689,12 +689,13 @@ class Session:
             facts = self.server.facts()
             columns = [("systemid", TEXT), ("timeline", INT8), ("xlogpos", TEXT), ("dbname", TEXT)]
             end = str(Lsn(await self.end_lsn()))
-            row: list[Scalar] = [facts.system_identifier, facts.timeline, end, self.server.database]
+            timeline = await self.server.timeline()
+            row: list[Scalar] = [facts.system_identifier, timeline, end, self.server.database]
             tag = "IDENTIFY_SYSTEM"
         elif isinstance(command, sql.ReadSlot):
             slot = self.server.slots.get(command.name)
             columns = [("slot_type", TEXT), ("restart_lsn", TEXT), ("restart_tli", INT8)]
-            row = ["logical", str(Lsn(slot.lsn)), self.server.facts().timeline or None]
+            row = ["logical", str(Lsn(slot.lsn)), await self.server.timeline() or None]
             tag = "READ_REPLICATION_SLOT"
         else:
             if command.two_phase:
@@ -725,12 +726,13 @@ class Session:
             seconds = self.server.settings.sender_timeout
             if timeout is not None:
                 seconds = milliseconds(timeout) / 1000
+            include_snapshot = statements.take_include_snapshot(options)
             output = self.output_of(slot.plugin, options)
             start = dataclasses.replace(statements.start_of(slot), lsn=max(slot.lsn, command.lsn))
             self.stream = Stream(
                 self.connection, self.feed(), slot, output, start, self.server.counts.of(slot),
                 seconds,
-                is_opengauss=self._is_opengauss,
+                is_opengauss=self._is_opengauss, include_snapshot=include_snapshot,
             )  # fmt: skip
             self.slot_name = slot.name
             slot.stream(is_active=True)
@@ -779,6 +781,10 @@ class Session:
     def streams(self) -> list[Mapping[str, Scalar]]:
         """What is sent to clients now."""
         return self.server.streams()
+
+    def sent(self, slot: Slot) -> Sent:
+        """What counts what a slot sends."""
+        return self.server.counts.of(slot)
 
     async def end_lsn(self) -> int:
         """LSN up to which everything has landed."""

@@ -18,6 +18,7 @@ from gaussdecode.serve.block import Output
 from gaussdecode.serve.errors import ServeError
 from gaussdecode.serve.feed import Feed
 from gaussdecode.serve.messages import Column, data_row, warning
+from gaussdecode.serve.outputs.options import boolean
 from gaussdecode.serve.reader import ReadPosition
 from gaussdecode.serve.slots import Slot
 from gaussdecode.serve.sql import (
@@ -31,6 +32,7 @@ from gaussdecode.serve.sql import (
     Value,
     not_served,
 )
+from gaussdecode.serve.stream import Sent
 from gaussdecode.serve.walk import Walk
 
 BOOL, BYTEA, INT8, INT4, TEXT, OID, XID, LSN, VOID, RECORD, NUMERIC = (
@@ -47,6 +49,8 @@ _BINARY: Final[Mapping[int, str]] = {
 }
 _AREA: Final = "pg_logical_get_area_changes"
 _DATA_LIMIT: Final = "data-limit"
+INCLUDE_SNAPSHOT: Final = "include-snapshot"
+"""Option of a client: it gets the rows of snapshots."""
 _MOST_DATA_GB: Final = 100
 _GB: Final = 1 << 30
 # Possessive: a text that does not match takes no more time than one that does.
@@ -89,6 +93,7 @@ class Context(Protocol):
     def assign(self, name: str, value: str | None) -> None: ...
     def settings(self) -> Mapping[str, str]: ...
     def streams(self) -> list[Mapping[str, Scalar]]: ...
+    def sent(self, slot: Slot) -> Sent: ...
     async def of_catalog(
         self, statement: Forwarded, parameters: Sequence[str | None], form: int
     ) -> list[list[bytes | None]]: ...
@@ -671,7 +676,9 @@ async def _changes(
     match = _CHANGES.fullmatch(call.name)
     assert match is not None
     slot = context.acquire(_needed(values[0], "the slot"))
+    sent = context.sent(slot)
     try:
+        include_snapshot = take_include_snapshot(options)
         batch = _Batch(
             context.feed(),
             start_of(slot),
@@ -679,9 +686,14 @@ async def _changes(
             _output(context, slot.plugin, options, None if match[2] else call.name),
             _lsn(values[1]),
             _count(values[2]),
+            include_snapshot=include_snapshot,
         )
-        async for piece in _pieces(batch, projection, formats, fetch):
-            yield piece
+        try:
+            async for piece in _pieces(batch, projection, formats, fetch):
+                sent.bytes += len(piece[0])
+                yield piece
+        finally:
+            sent.rows += batch.changes if projection[0][0] >= 0 else 0
         if match[1] == "get":
             slot.confirm(*batch.reached)
     finally:
@@ -700,6 +712,17 @@ def _options(values: Sequence[Value], parameters: Sequence[str | None]) -> dict[
         _needed(name, "the name of an option"): value
         for name, value in zip(found[::2], found[1::2], strict=True)
     }
+
+
+def take_include_snapshot(options: dict[str, str | None]) -> bool:
+    """Take the option out of those of a client; the others are the plug-in's.
+
+    Raises:
+        ServeError: it is neither true nor false.
+    """
+    found = boolean(options, INCLUDE_SNAPSHOT, default=False)
+    options.pop(INCLUDE_SNAPSHOT, None)
+    return found
 
 
 def _output(
@@ -740,6 +763,7 @@ async def _area(
             hint=f"Input a number of GB between 0 and {_MOST_DATA_GB}; 0 is no limit.",
         )
     feed = context.feed()
+    include_snapshot = take_include_snapshot(options)
     return _Batch(
         feed,
         await feed.position(first),
@@ -748,6 +772,7 @@ async def _area(
         last,
         None if number == "0" else _count(number),
         int(limit) * _GB,
+        include_snapshot=include_snapshot,
     )
 
 
@@ -798,9 +823,11 @@ class _Batch:
         upto_lsn: no transaction that ends after it; None for no limit.
         upto_n: stop after the transaction that reaches this number of messages; None for no limit.
         most_bytes: stop after a transaction where messages have so many bytes; 0 for no limit.
+        include_snapshot: show the rows of snapshots.
 
     Attributes:
         reached: number of an entry, epoch, LSN and CSN of the last transaction that was shown.
+        changes: how many were shown.
         is_cut: `most_bytes` was reached, and more has landed.
     """
 
@@ -813,15 +840,18 @@ class _Batch:
         upto_lsn: int | None,
         upto_n: int | None,
         most_bytes: int = 0,
+        *,
+        include_snapshot: bool = False,
     ) -> None:
         self._feed = feed
         self._output = output
         self._upto_lsn = upto_lsn
         self._upto_n = upto_n
         self._most_bytes = most_bytes
-        self._walk = Walk(feed, start, slot)
+        self._walk = Walk(feed, start, slot, include_snapshot=include_snapshot)
         self._is_reached = slot is not None and upto_lsn is not None and start.lsn >= upto_lsn
         self.reached = (start.n, start.epoch, start.lsn, start.csn)
+        self.changes = 0
         self.is_cut = False
 
     async def rows(
@@ -831,7 +861,7 @@ class _Batch:
         if self._is_reached:
             return
         await self._walk.check_start()
-        last = self._feed.end.look()
+        last = await self._feed.end.see()
         counted = size = 0
         while self._walk.n <= last and (found := await self._walk.next()) is not None:
             if found.reached is not None:
@@ -887,10 +917,12 @@ class _Batch:
                 )
                 first = last_message
             counted += stop
+            shown = int(of_transaction[stop - 1]) if stop else -1
+            self.changes += int(block.transactions.row_ends[shown]) if shown >= 0 else 0
             if stop:
                 sent = ends[of_transaction[stop - 1]]
                 if not (block.is_open and of_transaction[stop - 1] == len(ends) - 1):
-                    self.reached = (self._walk.n, block.epoch, int(sent), self.reached[3])
+                    self.reached = (self._walk.floor, block.epoch, int(sent), self.reached[3])
             size += len(written.content)
             if is_over:
                 return

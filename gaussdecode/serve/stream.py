@@ -41,31 +41,34 @@ def now_us() -> int:
 
 @dataclasses.dataclass(slots=True)
 class Sent:
-    """What the streams of a slot have sent since the start of the server.
+    """What a slot has sent since the start of the server; temporary slots have one in common.
 
     Attributes:
         rows: changes.
-        bytes: bytes of messages.
+        bytes: bytes of messages, and of rows that functions give.
     """
 
     rows: int = 0
     bytes: int = 0
-    _wait: tuple[float, float | None] = (0.0, None)  # seconds, and since when one waits now
+    _wait: tuple[float, float, int] = (0.0, 0.0, 0)  # seconds up to a time, and how many wait since
 
     @property
     def waited_seconds(self) -> float:
-        """Seconds in which a sender waited for its client, up to now."""
-        seconds, since = self._wait
-        return seconds if since is None else seconds + time.monotonic() - since
+        """Seconds in which senders waited for their clients, up to now; of several that wait at once the sum."""
+        seconds, since, waiters = self._wait
+        return seconds + waiters * (time.monotonic() - since)
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
         """A sender waits for its client."""
-        self._wait = (self.waited_seconds, time.monotonic())
+        self._count_waiter(1)
         try:
             yield
         finally:
-            self._wait = (self.waited_seconds, None)
+            self._count_waiter(-1)
+
+    def _count_waiter(self, more: int) -> None:
+        self._wait = (self.waited_seconds, time.monotonic(), self._wait[2] + more)
 
 
 class Stream:
@@ -80,6 +83,7 @@ class Stream:
         total: counts what all streams of the slot send.
         timeout: seconds after which a silent client is cut off; 0 for never.
         is_opengauss: the client speaks openGauss' form of keepalives and statuses.
+        include_snapshot: the client gets the rows of snapshots.
 
     Attributes:
         rows: changes that were sent.
@@ -104,12 +108,13 @@ class Stream:
         timeout: float,
         *,
         is_opengauss: bool = False,
+        include_snapshot: bool = False,
     ) -> None:
         self._connection = connection
         self._feed = feed
         self._slot = slot
         self._output = output
-        self._walk = Walk(feed, start, slot.name)
+        self._walk = Walk(feed, start, slot.name, include_snapshot=include_snapshot)
         self._total = total
         self._is_opengauss = is_opengauss
         self._timeout = timeout

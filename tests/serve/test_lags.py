@@ -14,12 +14,13 @@ import pytest
 from kit.daemon import wait_until
 from kit.served import Replication, Served, unpack_landing
 
-from gaussdecode.commands.serve import monitor
+from gaussdecode.daemon.serveprocess import monitor
 from gaussdecode.errors import LandingError
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind, SourcePosition
 from gaussdecode.serve.kept import KeptSlot, is_running, read_slots
 from gaussdecode.serve.lags import Lag, Lags, slot_record
+from gaussdecode.serve.stream import Sent
 from gaussdecode.serve.users import write_user
 from gaussdecode.settings.sections import MonitoringConfig
 from gaussdecode.settings.types import Address
@@ -174,6 +175,41 @@ def test_a_server_shows_its_clients(tmp_path: Path) -> None:
     assert is_running(root) is False
     kept = {of.name: of for of in read_slots(root)}
     assert (kept["copy"].lsn, kept["copy"].is_connected) == (end, False)
+
+
+def test_rows_of_functions_count(tmp_path: Path) -> None:
+    """What functions of slots show counts as what streams send; a count(*) shows no rows."""
+    with Served(unpack_landing(tmp_path)) as served:
+        served.add_slot("copy")
+        counted = served.server.counts.of(served.server.slots.get("copy"))
+        with served.connect() as session:
+            peek = "FROM pg_logical_slot_peek_changes('copy', NULL, {})"
+            session.execute(f"SELECT count(*) {peek.format('NULL')}")
+            assert counted.rows == 0
+            sizes = []
+            for most in ("1", "NULL"):
+                before = counted.rows, counted.bytes
+                found = session.execute(f"SELECT data {peek.format(most)}").fetchall()
+                rows = sum(text.startswith(("table ", "message: ")) for (text,) in found)
+                assert counted.rows - before[0] == rows
+                sizes.append(counted.bytes - before[1])
+                assert sizes[-1] > sum(len(text) for (text,) in found)
+            assert 0 < sizes[0] < sizes[1]
+
+
+def test_senders_that_wait_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Streams of temporary slots share a counter: each waits for its own time."""
+    now = 100.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    sent = Sent()
+    with sent.waiting():
+        now = 110.0
+        with sent.waiting():
+            now = 111.0
+            assert sent.waited_seconds == 12.0
+        now = 115.0
+    now = 200.0
+    assert sent.waited_seconds == 16.0
 
 
 def test_a_slot_whose_entries_are_gone(tmp_path: Path) -> None:
