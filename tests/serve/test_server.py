@@ -64,6 +64,41 @@ def _end(served: Served) -> int:
     return served.server.end_lsn()
 
 
+# ---- snapshots -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("plugin", "options", "insert"),
+    [
+        ("test_decoding", "", b"table public.audit: INSERT: what[text]:'begin' amount"),
+        ("pgoutput", "'proto_version', '1', 'publication_names', 'p',", b"begin"),
+        ("wal2json", "'format-version', '2',", b'"table":"audit","columns":[{"name":"what"'),
+        ("parallel_binary_decoding", "", b"\5begin"),
+    ],
+)
+def test_rows_of_snapshots(session: Session, plugin: str, options: str, insert: bytes) -> None:
+    """Only for a client that asks for them, before the changes that follow; by each plug-in as inserts."""
+    session.execute("SET gaussdecode.start_lsn = 'earliest'")
+    session.execute(f"SELECT pg_create_logical_replication_slot('rows', '{plugin}', true)")
+    found = []
+    for include in ("off", "on"):
+        sql = (
+            "SELECT data FROM pg_logical_slot_peek_binary_changes('rows', NULL, NULL, "
+            f"{options} 'include-snapshot', '{include}')"
+        )
+        found.append([data for (data,) in session.execute(sql)])
+    session.execute("SELECT pg_drop_replication_slot('rows')")
+    without, rows = found
+    assert rows[-20:] == without[-20:]
+    assert insert not in b"".join(without[:4])
+    assert sum(insert in data for data in rows[:9]) > 1
+    with pytest.raises(psycopg.Error, match='could not parse value "maybe"'):
+        session.execute(
+            "SELECT data FROM pg_logical_get_area_changes('0/1', NULL, 0, 'test_decoding', NULL, "
+            "'include-snapshot', 'maybe')"
+        )
+
+
 # ---- SQL -----------------------------------------------------------------------------------
 
 
