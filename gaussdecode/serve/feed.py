@@ -68,7 +68,7 @@ class LogEnd:
         self._commits = root / "commits"
         self._is_local = isinstance(root, Path)
         self._list = last_n
-        self._last = last_n()
+        self._last = self._told = last_n()
         self._listed = self._asked = time.monotonic()
         self._pool = pool
         self._asking: asyncio.Future[None] | None = None
@@ -143,8 +143,9 @@ class LogEnd:
 
     async def _watch(self) -> None:
         while True:
-            before = self._last
-            if await self.see() != before:
+            seen = await self.see()
+            if seen != self._told:  # others look too: it may have moved before
+                self._told = seen
                 for moved in self._waiting:
                     if not moved.done():
                         moved.set_result(None)

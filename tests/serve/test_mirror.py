@@ -112,6 +112,23 @@ def test_a_store_that_is_away_is_asked_again(
     assert capfd.readouterr().err.count("no answer in time; it is asked again") == 1
 
 
+def test_a_client_that_waits_is_told_of_what_another_saw(tmp_path: Path) -> None:
+    """The other one looked first, so that the end had moved when the next look came."""
+    commits = tmp_path / "commits"
+    commits.mkdir()
+
+    async def wait() -> bool:
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            end = LogEnd(tmp_path, lambda: -1, pool)
+            waiting = asyncio.create_task(end.wait(0, 60.0))
+            await asyncio.sleep(0.01)
+            (commits / f"{0:020d}.json").touch()
+            assert end.look() == 0
+            return await asyncio.wait_for(waiting, 30.0)
+
+    assert asyncio.run(wait())
+
+
 def test_what_is_to_be_served(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A URL needs a directory for slots; a configuration has one, and names the mirror."""
     assert main(["serve", "s3://bucket/orders?region=x"]) == EX_CONFIG
