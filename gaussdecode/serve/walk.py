@@ -154,6 +154,7 @@ class Walk:
         self._entry: CommitEntry | None = None
         self._previous: CommitEntry | None = None
         self._index = 0
+        self._end = 0  # of the last transaction that was found
         self._rest: Block | None = None  # of the entry; what a snapshot comes before
         self._snapshots: list[_Snapshot] = []  # by position, then by entry
         self._sending: tuple[_Snapshot, int] | None = None  # and its next block
@@ -182,6 +183,12 @@ class Walk:
         Raises:
             ServeError: rows are missing, or may be; a file is damaged; or retention removed the entry.
         """
+        found = await self._next()
+        if found is not None and found.block is not None:
+            self._end = max(self._end, int(found.block.transactions.end_lsn[-1]))
+        return found
+
+    async def _next(self) -> Found | None:
         while True:
             if self._sending is not None:
                 block = await self._snapshot_block(*self._sending)
@@ -201,6 +208,8 @@ class Walk:
                 if block is not None:
                     self._index += 1
                     block = self._cleared(block, entry)
+                    if not len(block.transactions.end_lsn):
+                        continue
             if block is not None:
                 block = self._up_to_snapshot(block)
                 if block is not None:
@@ -211,7 +220,9 @@ class Walk:
                 continue
             self._previous, self._entry, self._index = entry, None, 0
             self.n = entry.n + 1
-            self._at = dataclasses.replace(reached, n=self.floor)
+            # Who confirms it has all of the entry: also what was moved a bit behind a snapshot.
+            lsn = max(reached.lsn, self._end)
+            self._at = dataclasses.replace(reached, n=self.floor, lsn=lsn)
             self._snapshots = [
                 of
                 for of in self._snapshots
@@ -322,4 +333,6 @@ class Walk:
         if entry.kind is not EntryKind.DATA:
             return True
         position = self._feed.position_after(entry)
-        return (position.epoch, position.lsn) <= (self.epoch, self._start.lsn)
+        # What a client confirmed of a snapshot there may be after what begins there.
+        lsn = self._start.lsn - (WAL_ALIGNMENT if self._snapshots else 0)
+        return (position.epoch, position.lsn) <= (self.epoch, lsn)

@@ -105,7 +105,7 @@ class Log:
         while at < len(items):
             n = len(self.entries)
             if random.random() < 0.4:
-                ahead = [position + 8 * random.randrange(12)]
+                ahead = [(position + 7) // 8 * 8 + 8 * random.randrange(12)]
                 before = [lsn for _, lsn, _ in snapshots if lsn >= position]
                 lsn = random.choice(ahead + (before if len(before) < WAL_ALIGNMENT - 3 else []))
                 tables = tuple(random.sample(TABLES, random.randrange(1, 3)))
@@ -127,7 +127,7 @@ class Log:
                 ]
                 same = sum(lsn == item.end - 1 for _, lsn, _ in snapshots)
                 self.expected.append((item.end + (same if item.is_outside else 0), rows))
-            position = part[-1].end + (15 if part[-1].is_outside else 0)
+            position = part[-1].end + (random.choice((0, 15)) if part[-1].is_outside else 0)
             self._add(EntryKind.DATA, position, blocks)
         for index, (n, lsn, tables) in enumerate(snapshots):
             same = sum(of == lsn for _, of, _ in snapshots[:index])
@@ -206,7 +206,7 @@ async def walk(
     return found, again
 
 
-@pytest.mark.parametrize("seed", range(16, 28))
+@pytest.mark.parametrize("seed", [*range(16, 26), 44])
 def test_snapshots_come_at_their_positions(seed: int) -> None:
     """Once each, after all before it and before all after it, also for a client that comes again."""
     log = Log(Random(seed))
