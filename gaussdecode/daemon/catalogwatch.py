@@ -476,7 +476,7 @@ class CatalogWatch:
             now = self._known.tables.get(oid)
             for title in titles if now is None else (*titles, now.title):
                 if self._said.get(oid) != title:
-                    changes[title] = moved_change(titles)
+                    changes[title] = moved_change(titles, oid)
                     self._said[oid] = title
         return changes
 

@@ -44,8 +44,6 @@ _REPLACED: Final = (
     "its file was replaced by a command that the stream does not show: TRUNCATE of a partition, or "
     "ALTER TABLE (VACUUM FULL and CLUSTER, which change no row, cannot always be told from these)"
 )
-_RENAMED: Final = "it was called {} before, and its rows from then are under that name"
-_MOVED: Final = "it had another name meanwhile, and rows from then are not under this one"
 _UNKNOWN: Final = (
     "the mirror that the landing was fetched from does not tell what it was when its rows landed"
 )
@@ -66,6 +64,17 @@ _ADVICE: Final = (
     "(gaussdecode snapshot CONFIG --table NAME)"
 )
 
+
+class OtherName(str):
+    """What is said where rows of a table are under another name: no row of it is wrong."""
+
+    __slots__ = ()
+
+
+_RENAMED: Final = "it was called {} before, and its rows from then are under that name"
+_MOVED: Final = OtherName(
+    "it had another name meanwhile, and rows from then are not under this one"
+)
 Json = dict[str, Any]  # Any: JSON
 Told = Callable[[TableState, TableState, int | None], bool]
 """Whether DDL of the stream tells the values that older rows have in a column that was altered or added, given the
@@ -126,17 +135,27 @@ class Change:
         former: titles that the table had before, under which its earlier rows are.
         oid: OID of the table that has the name now, where it is another one than before; else None.
         comes_whole: all rows of that one come in the stream, under this name.
+        table_oid: OID of the table itself, where it is certain.
     """
 
     texts: tuple[str, ...]
     former: frozenset[str] = frozenset()
     oid: int | None = None
     comes_whole: bool = False
+    table_oid: int | None = None
 
     def and_then(self, later: "Change") -> "Change":
         """This one, and another of the same table after it."""
         texts = (*self.texts, *(text for text in later.texts if text not in self.texts))
-        return Change(texts, self.former | later.former, later.oid or self.oid, later.comes_whole)
+        is_same = not self.texts or self.table_oid == later.table_oid
+        table_oid = later.table_oid if is_same else None
+        former = self.former | later.former
+        return Change(texts, former, later.oid or self.oid, later.comes_whole, table_oid)
+
+    @property
+    def is_rename(self) -> bool:
+        """Nothing is said but that rows of the table are under another name."""
+        return all(isinstance(text, OtherName) for text in self.texts)
 
     @property
     def misses_rows(self) -> bool:
@@ -196,6 +215,7 @@ def compare(
     changes: dict[str, list[str]] = {}
     others: dict[str, TableState] = {}  # made anew, by title
     former: dict[str, str] = {}  # by title
+    oids: dict[str, int] = {}  # by title
     tables: dict[int, TableState] = {}  # that changed
     unsure: set[int] = set()
     for oid in seen:
@@ -213,13 +233,17 @@ def compare(
             former[now.title] = before.title
         found, tables[oid], is_unsure = _changed(known, look, before, now, is_emptied, is_told)
         if found:
-            changes[now.title] = found
+            changes[now.title], oids[now.title] = found, oid
         if is_unsure:
             unsure.add(oid)
+    counts = {title: len(texts) for title, texts in changes.items()}
     gone = _gone(known, left, look, wanted, changes, is_left_out)
     now_known = known.tables.changed(tables, left)
     said = {
-        title: _change(texts, others.get(title), former.get(title))
+        title: dataclasses.replace(
+            _change(texts, others.get(title), former.get(title)),
+            table_oid=oids.get(title) if counts.get(title) == len(texts) else None,
+        )
         for title, texts in changes.items()
     }
     return Compared(said, Known(now_known, _types(known, look, now_known), gone), frozenset(unsure))
@@ -237,7 +261,7 @@ def _changed(
     told = functools.partial(is_told, before, now)
     found = differences(before, now, known.types, look.types, told)
     if before.title != now.title:
-        found.insert(0, _RENAMED.format(before.title))
+        found.insert(0, OtherName(_RENAMED.format(before.title)))
     came = as_created(now, now.files.keys() - before.files.keys())
     before = dataclasses.replace(before, files={**before.files, **came})
     replaced = why_replaced(before, now, is_emptied=is_emptied(now.title))
@@ -371,6 +395,8 @@ def suspect(
                 "text": ", ".join(change.texts),
                 "oid": change.oid,
                 "comes_whole": change.comes_whole,
+                **({} if change.table_oid is None else {"table_oid": change.table_oid}),
+                **({"is_rename": True} if change.is_rename else {}),
                 **({"since": [at.lsn, at.seq]} if (at := since.get(title)) else {}),
             }
             for title, change in changes.items()
@@ -379,9 +405,9 @@ def suspect(
     }
 
 
-def moved_change(names: Iterable[str]) -> Change:
+def moved_change(names: Iterable[str], oid: int) -> Change:
     """Rows of a table came under several names."""
-    return Change((_MOVED,), frozenset(names))
+    return Change((_MOVED,), frozenset(names), table_oid=oid)
 
 
 def gone_change(partitions: Iterable[str]) -> Change:

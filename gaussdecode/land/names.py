@@ -14,9 +14,13 @@ they are meant to be. Touches no file.
 """
 
 import datetime as dt
-import hashlib
 import re
 from typing import Final
+
+from gaussdecode.model import title
+
+encode_part = title.encode_part
+table_directory = title.table_directory
 
 LAYOUT: Final = "layout.json"
 LOCK: Final = ".lock"
@@ -41,10 +45,6 @@ DDL: Final = "gd_ddl"
 SYSTEM_TABLES: Final = frozenset({TRANSACTIONS, MESSAGES, DDL})
 """Tables that the source does not have."""
 
-_PART_BYTES: Final = 100
-"""Arbitrary; two parts and a dot stay well below the 255 bytes of a file name."""
-
-_PLAIN: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-")
 _ENTRY: Final = re.compile(r"([0-9]{20})\.json")
 _HIDDEN_ENTRY: Final = re.compile(r"\.([0-9]{20})\.json")
 _UNFINISHED: Final = re.compile(
@@ -55,34 +55,6 @@ DATA_FILE: Final = re.compile(r"([0-9]{20})-([0-9a-f]{16})-([0-9a-f]{16})(?:-([0
 _DATE: Final = re.compile(r"gd_date=([0-9]{4}-[0-9]{2}-[0-9]{2})")
 _PREPARED_FILE: Final = re.compile(r"[0-9a-f]{16}-[0-9]+-[0-9a-f]{12}\.prepared")
 _CHECKPOINT: Final = re.compile(r"([0-9]{20})-([0-9]{20})\.jsonl")
-
-
-def table_directory(namespace: str, name: str) -> str:
-    """Name the directory of a table: both parts encoded, joined by a dot."""
-    return f"{encode_part(namespace)}.{encode_part(name)}"
-
-
-def encode_part(name: str) -> str:
-    """Make one name safe in a path; different names stay different.
-
-    Every byte outside ``[A-Za-z0-9_-]`` and a leading ``_`` becomes ``%XX``; an empty name
-    is ``%00``, which no server can send. A long one is cut and told apart by a hash.
-    """
-    raw = name.encode("utf-8", "surrogateescape")
-    if not raw:
-        return "%00"
-    parts = [chr(b) if b in _PLAIN else f"%{b:02X}" for b in raw]
-    if raw.startswith(b"_"):
-        parts[0] = "%5F"
-    encoded = "".join(parts)
-    if len(encoded) <= _PART_BYTES:
-        return encoded
-    digest = hashlib.sha256(raw).hexdigest()[:16]
-    kept, size = 0, 0
-    while size + len(parts[kept]) <= _PART_BYTES - 17:
-        size += len(parts[kept])
-        kept += 1
-    return "".join(parts[:kept]) + "~" + digest
 
 
 def entry_path(n: int) -> str:

@@ -274,7 +274,9 @@ class InitialLoad:
                 f"table {missing[0]} does not land: no configured publication has it, or it is not on "
                 "decoding.white-table-list"
             )
-        held = self._held()
+        held = dict(self._held())
+        # A renamed table is in the directory of another name; neither of the two is loaded.
+        held |= {of.home.name: of for of in held.values() if of.home is not None}
         for title in sorted(wished or ()):
             state = held.get(found[title].directory)
             if state is not None and state.ignore_through is None:

@@ -238,7 +238,8 @@ def titles(target: Given) -> list[str]:
     """
     store = Target(target)
     newest = _newest(store)
-    return [store.schema_at(newest, directory).title for directory in newest.tables]
+    found = (store.schema_at(newest, directory).title for directory in newest.tables)
+    return list(dict.fromkeys(found))  # one that was dropped may have the name that another got
 
 
 def _newest(store: Target) -> DatabaseVersion:

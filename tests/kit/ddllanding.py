@@ -1,4 +1,4 @@
-"""A landing of one table ``public.t`` with rows and DDL commands, written entry by entry."""
+"""A landing of a table ``public.t``, and others, with rows and DDL commands, written entry by entry."""
 
 import dataclasses
 import hashlib
@@ -79,11 +79,11 @@ class Command:
         return json.dumps({**record, **self.more}).encode()
 
 
-def dropped(name: str = "t") -> Command:
+def dropped(name: str = "t", oid: int = OID) -> Command:
     """DROP TABLE."""
     table = {
         "object_type": "table", "schema_name": "public", "object_name": name,
-        "object_identity": f"public.{name}", "oid": OID,
+        "object_identity": f"public.{name}", "oid": oid,
     }  # fmt: skip
     more = {"object_count": 0, "dropped_count": 1, "dropped": [{**table, "original": True}]}
     return Command(None, "DROP TABLE", f"DROP TABLE {name}", name, more=more)
@@ -98,10 +98,13 @@ class DdlLanding:
         self.lsn = 1000
         self.unknown: set[str] = set()  # names of columns whose numbers no schema file tells
 
-    def land(self, *items: tuple[Sequence[Of], Row] | Command, op: str = "I") -> int:
+    def land(
+        self, *items: tuple[Sequence[Of], Row] | tuple[Sequence[Of], Row, str, int] | Command,
+        op: str = "I",
+    ) -> int:  # fmt: skip
         """Commit rows and commands, in this order, as one transaction; give the entry's number.
 
-        Rows of op R are a snapshot.
+        Rows of op R are a snapshot. Rows may name another table than ``t``, and its OID.
         """
         self.lsn += 16
         rows: dict[str, list[Row]] = {}
@@ -115,21 +118,23 @@ class DdlLanding:
             if isinstance(item, Command):
                 commands.append({**stamps, "content": item.content()})
                 continue
-            columns, row = item
-            table = _table(columns)
+            columns, row = item[:2]
+            table = _table(columns, *item[2:])
             schema_id = self._schema(table, columns)
             tables[schema_id] = table
             rows.setdefault(schema_id, []).append({**stamps, **row})
         files = [
             self.writer.file(
-                "public.t", i, pa.Table.from_pylist(found, schema=tables[i].schema()), k
+                tables[i].directory, i, pa.Table.from_pylist(found, schema=tables[i].schema()), k
             )
             for k, (i, found) in enumerate(rows.items())
         ]
         if commands:
             files.append(self._commands(commands, len(files)))
         kind = EntryKind.SNAPSHOT if op == "R" else EntryKind.DATA
-        return self.writer.entry(kind, self.lsn, files, START)
+        read = {file.table: {"since_n": self.writer.n - 1} for file in files if op == "R"}
+        extra = {"snapshot": {"tables": read}} if read else None
+        return self.writer.entry(kind, self.lsn, files, START, extra=extra)
 
     def _schema(self, table: Table, columns: Sequence[Of]) -> str:
         record = table.record()
@@ -166,8 +171,8 @@ class DdlLanding:
         )  # fmt: skip
 
 
-def _table(columns: Sequence[Of]) -> Table:
+def _table(columns: Sequence[Of], name: str = "t", oid: int = OID) -> Table:
     held = [
         Column(of.number, of.name, arrow_type(column_type(of.oid, -1, None)[0])) for of in columns
     ]
-    return Table("t", held, (1,), full=False, oid=OID)
+    return Table(name, held, (1,), full=False, oid=oid)

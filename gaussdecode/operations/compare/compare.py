@@ -22,7 +22,7 @@ from gaussdecode.land.space import SpaceWait
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.exposition import label_value
 from gaussdecode.model.lsn import Lsn
-from gaussdecode.model.title import split_title
+from gaussdecode.model.title import split_title, table_directory
 from gaussdecode.model.words import counted
 from gaussdecode.operations.compare.source_sums import PgSums, SourceColumn, SourceSums, SourceTable
 from gaussdecode.operations.compare.source_sums_gaussdb import GaussSums
@@ -276,6 +276,7 @@ class Comparison:
             if here is None:
                 return self._missing(store, database, since, table, schema)
             masked = self._masked(store, table, schema)
+            name = table_directory(*split_title(schema.title))
             if masked & set(schema.key):
                 why = "its key is masked, so nothing tells which rows are the same"
                 return TableResult(table=schema.title, why_not=why)
@@ -285,7 +286,7 @@ class Comparison:
                 why = f"the source has no column {min(missing)!r} of its key"
                 return TableResult(table=schema.title, why_not=why)
             shape = Shape(tuple(column.landed for column in columns), schema.key)
-            laid = overlay(since.landing, since.entries, table, schema, shape, since.until)
+            laid = overlay(since.landing, since.entries, name, schema, shape, since.until)
             stored = self._stored(store, database, table)
             digits = _digits(stored.count())
             lake = LakeTable(stored, shape, laid)
@@ -296,7 +297,8 @@ class Comparison:
         kept, landing = store.masks(table), Landing(self.root)
         if kept is None:
             return set()
-        landed = {i: landing.schema_record(table, i) for i in landing.schema_ids(table)}
+        name = table_directory(*split_title(schema.title))
+        landed = {i: landing.schema_record(name, i) for i in landing.schema_ids(name)}
         records = {**store.schema_records(table), **landed}
         return {
             column
@@ -314,7 +316,8 @@ class Comparison:
     ) -> TableResult:
         """Compare a table that the source does not have: it must have no rows in the target."""
         shape = Shape(schema.names, schema.key)
-        laid = overlay(since.landing, since.entries, table, schema, shape, since.until)
+        name = table_directory(*split_title(schema.title))
+        laid = overlay(since.landing, since.entries, name, schema, shape, since.until)
         sums = LakeTable(self._stored(store, database, table), shape, laid).sums(1)
         rows = sum(count for count, _ in sums.values())
         why = None if not rows else _NO_TABLE.format(rows=counted(rows, "row"), table=schema.title)
@@ -413,8 +416,10 @@ def _why_not(database: DatabaseVersion, table: str, elsewhere: Sequence[str] | N
     stop = database.stopped.get(table)
     if stop is not None:
         return f"it stands still at entry {stop['n']}: {stop['why']}"
-    if table in database.quarantined:
-        return f"it is in quarantine since entry {database.quarantined[table]}"
+    title = database.renamed.get(table)
+    name = table if title is None else table_directory(*split_title(title))
+    if name in database.quarantined:
+        return f"it is in quarantine since entry {database.quarantined[name]}"
     if elsewhere:
         return f"in Iceberg {'; '.join(elsewhere)}; gaussdecode spark vacuum TARGET sets it right"
     return None

@@ -26,6 +26,8 @@ def execute(args: argparse.Namespace) -> int:
         f"{args.target}: entry {found.n} of {found.last_n}, {found.lag_entries} behind, "
         f"{found.lag_seconds:.0f} s"
     )
+    for table, title in found.renamed.items():
+        print(f"{args.target}: {title} is in tables/{table}, as it was renamed")
     for table, stop in found.stopped.items():
         print(f"{args.target}: {table} stands still at entry {stop['n']}: {stop['why']}")
     for table, number in found.unmatched.items():

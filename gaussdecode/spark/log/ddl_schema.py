@@ -13,7 +13,7 @@ from typing import Any, Final
 from gaussdecode.model.ddl_text import adds, has_word, retypes
 from gaussdecode.model.names import safe_columns
 from gaussdecode.model.seal import canonical_json
-from gaussdecode.model.title import split_title
+from gaussdecode.model.title import split_title, table_title
 from gaussdecode.model.types import ColumnType, Kind, column_type, is_built_in
 from gaussdecode.spark.log.ddl import DdlColumn, DdlEvent
 from gaussdecode.spark.log.schema import Column, TableSchema, match_columns, why_inexact
@@ -80,6 +80,12 @@ def follow(before: TableSchema, event: DdlEvent) -> Followed:
     schema = _schema(before, event, columns)
     why = why_inexact(before, schema)
     return Followed(changes, schema if why is None else None, why)
+
+
+def renamed(before: TableSchema, namespace: str, name: str) -> TableSchema:
+    """The schema of a table after it got another name or schema."""
+    title = table_title(namespace, name)
+    return _identified(dataclasses.replace(before, title=title, name=name))
 
 
 def changes_between(before: TableSchema, after: TableSchema) -> Changes:
@@ -248,7 +254,11 @@ def _schema(before: TableSchema, event: DdlEvent, columns: Sequence[DdlColumn]) 
     numbers = {column.name: column.number for column in before.columns}
     names = {column.number: column.name for column in made}
     key = tuple(names[numbers[name]] for name in before.key)
-    schema = dataclasses.replace(before, key=key, columns=made)
+    return _identified(dataclasses.replace(before, key=key, columns=made))
+
+
+def _identified(schema: TableSchema) -> TableSchema:
+    """The schema under the id of its content."""
     content = canonical_json(record_of(schema))
     return dataclasses.replace(schema, schema_id=hashlib.sha256(content).hexdigest()[:16])
 

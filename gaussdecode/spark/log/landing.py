@@ -12,7 +12,7 @@ import functools
 import json
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -455,6 +455,17 @@ class Landing:
                 "apart. Land into a new root"
             )
         return {**record, "has_source": True}
+
+    def find_schema(self, table: str, schema_id: str, others: Iterable[str] = ()) -> Json:
+        """Content of a schema file of a table that may have other directories too, as it was renamed.
+
+        Raises:
+            LandingError: there is none, or it cannot be read.
+        """
+        for name in (table, *others, *self.tables().values()):
+            if schema_id in self.schema_ids(name):
+                return self.schema_record(name, schema_id)
+        return self.schema_record(table, schema_id)
 
     def tables(self) -> dict[str, str]:
         """Directories of tables that have schemas, by ``schema.name`` as on the server."""

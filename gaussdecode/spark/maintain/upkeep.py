@@ -105,6 +105,7 @@ class Status:
         unmatched: changes that did not match the table's rows, by table, since the table was begun;
             Delta Lake tables only.
         gone: stopped tables that the source does not have any more.
+        renamed: titles of tables that are in the directory of another name, by directory.
     """
 
     n: int
@@ -113,6 +114,7 @@ class Status:
     stopped: Mapping[str, Json] = dataclasses.field(default_factory=dict)
     unmatched: Mapping[str, int] = dataclasses.field(default_factory=dict)
     gone: Mapping[str, Json] = dataclasses.field(default_factory=dict)
+    renamed: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def lag_entries(self) -> int:
@@ -471,7 +473,8 @@ def status(root: Given, target: Given) -> Status:
     stopped = {} if found is None else found.stopped
     gone = {table: stop for table, stop in stopped.items() if Stop(**stop).is_gone}
     held = {table: stop for table, stop in stopped.items() if table not in gone}
-    return Status(n, last, lag, held, unmatched, gone)
+    renamed = {} if found is None else found.renamed
+    return Status(n, last, lag, held, unmatched, gone, renamed)
 
 
 def _unmatched(store: Target, found: DatabaseVersion) -> dict[str, int]:

@@ -51,8 +51,9 @@ def question_of(
         ConfigError: no declaration is needed, or the target is made from another landing.
     """
     store.check_landing(landing)
-    table = landing.find_table(name)
     database = store.database()
+    renamed = {} if database is None else database.renamed
+    table = store.find_table(name) if name in renamed.values() else landing.find_table(name)
     stop = None if database is None else database.stopped.get(table)
     n = 0
     if versions is None:
@@ -68,7 +69,7 @@ def question_of(
     decided, kept = store.decided(table), store.schema_records(table)
     old, new = (
         TableSchema.from_record(
-            i, kept.get(i) or landing.schema_record(table, i), decided.numbers.get(i)
+            i, kept.get(i) or landing.find_schema(table, i), decided.numbers.get(i)
         )
         for i in versions
     )

@@ -3,8 +3,10 @@
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 
+from gaussdecode.model.title import split_title, table_directory
 from gaussdecode.model.words import counted
 from gaussdecode.spark.catalogs.announce import announce
+from gaussdecode.spark.log.schema import TableSchema
 from gaussdecode.spark.merge.context import Context
 from gaussdecode.spark.merge.engine import SparkEngine
 from gaussdecode.spark.merge.plan import Applied, Plan
@@ -62,7 +64,26 @@ def commit_table(context: Context, work: Work, plan: Plan, part: int) -> None:
     )
     context.summary.tables += 1
     rows = counted(version.rows, "row")
-    context.progress(f"{work.table}: version {version.v} at entry {version.n}, {rows}")
+    name = "" if _is_own_name(work.schema, work.table) else f" ({work.schema.title} now)"
+    context.progress(f"{work.table}{name}: version {version.v} at entry {version.n}, {rows}")
+
+
+def _is_own_name(schema: TableSchema, table: str) -> bool:
+    """Whether a table is in the directory of its name."""
+    return table_directory(*split_title(schema.title)) == table
+
+
+def _renamed(context: Context, plan: Plan) -> dict[str, str]:
+    """`DatabaseVersion.renamed` of the next version."""
+    found = {} if context.before is None else dict(context.before.renamed)
+    for table in plan.tables:
+        found.pop(table, None)
+        version = context.store.newest(table)
+        if version is not None:
+            schema = context.store.schema(table, version.schema_id)
+            if not _is_own_name(schema, table):
+                found[table] = schema.title
+    return found
 
 
 def _said(work: Work) -> Changed:
@@ -131,6 +152,7 @@ def commit_database(
         created=utc_now(),
         part=plan.part or 0,
         hash=context.landing.hash_at(plan.to),
+        renamed=_renamed(context, plan),
     )
     session = context.engine.session if isinstance(context.engine, SparkEngine) else None
     announce(context.store, version, before, session, context.progress)

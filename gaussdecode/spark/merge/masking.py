@@ -42,11 +42,21 @@ class Masking:
         Raises:
             ConfigError: the masks differ from the target's, are not possible, or need a key.
         """
-        masks = from_record(table, self._kept(table), self._key, self._store.landing_id)
+        names = list(dict.fromkeys(file.table for file in planned.landed))
+        is_new = self._store.newest(table) is None
+        kept = self._kept(table)
+        if is_new and kept is None and names:  # a renamed table has the directory of its name
+            kept = self._store.masks(names[-1])
+            if kept is not None:
+                self._store.keep_masks(table, kept)
+        masks = from_record(table, kept, self._key, self._store.landing_id)
         if not masks:
             return
-        is_new = self._store.newest(table) is None
-        landed = {i: self._landing.schema_record(table, i) for i in self._landing.schema_ids(table)}
+        landed = {
+            i: self._landing.schema_record(name, i)
+            for name in dict.fromkeys((table, *names))
+            for i in self._landing.schema_ids(name)
+        }
         records = {**self._store.schema_records(table), **landed}
         for part in (planned, *planned.parts.values()):
             for files in (part.passed, *(era.files for era in part.eras)):

@@ -8,7 +8,7 @@ kind             is
 ``rename``       a column with another name
 ``retype``       a column with another type
 ``comment``      the comment of the table or of a column
-``rename-table`` the table has another name or schema
+``rename-table`` the table has another name or schema, see `routes`
 ``drop-table``   the table is gone
 ================ ===================================================================================
 
@@ -23,7 +23,7 @@ from typing import Final
 
 from gaussdecode.errors import ConfigError
 from gaussdecode.spark.log.ddl import DdlEvent
-from gaussdecode.spark.log.ddl_schema import COLUMN_KINDS, changes_between, follow
+from gaussdecode.spark.log.ddl_schema import COLUMN_KINDS, changes_between, follow, renamed
 from gaussdecode.spark.log.schema import TableSchema
 
 COMMENT: Final = "comment"
@@ -54,7 +54,7 @@ def read_on_ddl(texts: Sequence[str]) -> dict[str, str]:
         if is_given:
             found[kind] = action
         else:
-            found |= {of: part for of in DEFAULT if (of, part) != (RENAME_TABLE, APPLY)}
+            found |= dict.fromkeys(DEFAULT, part)
     policy_of(found)
     return found
 
@@ -63,18 +63,13 @@ def policy_of(asked: Policy | None) -> Policy:
     """The action of each kind; those that are not asked for have their default.
 
     Raises:
-        ConfigError: a kind or an action does not exist, or the kind cannot be applied.
+        ConfigError: a kind or an action does not exist.
     """
     for kind, action in (asked or {}).items():
         if kind not in DEFAULT:
             raise ConfigError(f"--on-ddl {kind}={action}: a kind is one of {', '.join(DEFAULT)}")
         if action not in ACTIONS:
             raise ConfigError(f"--on-ddl {kind}={action}: an action is one of {', '.join(ACTIONS)}")
-        if (kind, action) == (RENAME_TABLE, APPLY):
-            raise ConfigError(
-                f"--on-ddl {kind}={action} is not possible: the new name is a table of its own, which begins "
-                "with the next rows. Give stop or ignore"
-            )
     return {**DEFAULT, **(asked or {})}
 
 
@@ -129,8 +124,17 @@ def decide(before: TableSchema, event: DdlEvent, policy: Policy) -> Decision:
         return Decision()
     if event.is_dropped:
         return _whole(event, policy, DROP_TABLE, f"{before.title} was dropped")
-    if event.title != before.title:
+    if event.title == before.title:
+        return _decide_columns(before, event, policy)
+    if policy[RENAME_TABLE] != APPLY or event.schema is None or event.name is None:
         return _whole(event, policy, RENAME_TABLE, f"{before.title} is {event.title}")
+    moved = renamed(before, event.schema, event.name)
+    found = _decide_columns(moved, event, policy)
+    return found if found.stopped else dataclasses.replace(found, schema=found.schema or moved)
+
+
+def _decide_columns(before: TableSchema, event: DdlEvent, policy: Policy) -> Decision:
+    """Decide what a command does to the columns of a table, and to comments."""
     if event.command_tag == "COMMENT":
         return _commented(before, event, policy)
     found = follow(before, event)
@@ -187,5 +191,5 @@ def _commented(before: TableSchema, event: DdlEvent, policy: Policy) -> Decision
 def _stop_text(where: str, changes: Mapping[str, str], stopped: Sequence[str]) -> str:
     told = "; ".join(f"{kind}: {names}" for kind, names in changes.items())
     options = ",".join(f"{kind}={STOP}" for kind in stopped)
-    other = ",".join(f"{kind}={IGNORE if kind == RENAME_TABLE else APPLY}" for kind in stopped)
+    other = ",".join(f"{kind}={APPLY}" for kind in stopped)
     return f"{where} ({told}), and --on-ddl {options}. To go on, apply once with --on-ddl {other}"

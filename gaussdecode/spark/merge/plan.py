@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Any, Final, Self
 
 from gaussdecode.model.entry import CommitEntry
-from gaussdecode.model.landing import EntryKind, Replacement
+from gaussdecode.model.landing import EntryKind, LandingFile, Replacement
 from gaussdecode.model.quarantine import ended_by
 from gaussdecode.spark.log.change_file import (
     ALL_CSNS,
@@ -39,13 +39,16 @@ from gaussdecode.spark.log.schema import TableSchema, is_same_table, why_inexact
 from gaussdecode.spark.log.source_schemas import DiffersError, joined
 from gaussdecode.spark.merge.on_ddl import (
     DEFAULT,
+    IGNORE,
     NO_DDL,
+    RENAME_TABLE,
     Comment,
     OnDdl,
     Policy,
     decide,
     why_stopped,
 )
+from gaussdecode.spark.merge.routes import Home, Routes
 from gaussdecode.spark.target.decided import Decided, Stop
 
 SYSTEM_TABLES: Final = frozenset({"gd_transactions", "gd_messages", "gd_ddl"})
@@ -96,6 +99,8 @@ class Doubt:
         oid: OID of the table that took over its name, if any; else 0.
         comes_whole: whether the stream has all rows of that new table.
         source: source that changed its rows, if there are several; None for the only one.
+        of: OID of the table itself; 0 where the entry does not tell.
+        is_rename: nothing is said but that the table has rows under another name.
     """
 
     n: int
@@ -103,9 +108,11 @@ class Doubt:
     oid: int = 0
     comes_whole: bool = False
     source: str | None = None
+    of: int = 0
+    is_rename: bool = False
 
     @classmethod
-    def of(cls, entry: CommitEntry, table: str) -> "Doubt":
+    def from_entry(cls, entry: CommitEntry, table: str) -> "Doubt":
         """Read the doubt about a table from an entry."""
         said = entry.extra.get("changes", {}).get(table, {})
         why = said.get("text") or entry.extra.get("text", "")
@@ -115,6 +122,8 @@ class Doubt:
             int(said.get("oid") or 0),
             bool(said.get("comes_whole")),
             entry.extra.get("source"),
+            int(said.get("table_oid") or 0),
+            bool(said.get("is_rename")),
         )
 
 
@@ -151,6 +160,13 @@ class TablePlan:
     waits: list[str] = dataclasses.field(default_factory=list)
 
     @property
+    def landed(self) -> list[LandingFile]:
+        """All its landed files, of all sources; those that are passed over come first."""
+        parts = [self, *self.parts.values()]
+        passed = [change.file for part in parts for change in part.passed]
+        return [*passed, *(f.file for part in parts for era in part.eras for f in era.files)]
+
+    @property
     def changed(self) -> dict[str | None, "TablePlan"]:
         """Plans to merge separately, by source: the parts with changes, or the whole table."""
         found = self.parts.items() if self.parts else [(None, self)]
@@ -177,6 +193,7 @@ class Plan:
         part: CSN up to which it includes entry `to` + 1; None for nothing.
         on_ddl: its DDL commands, and what they do.
         waits: DDL commands whose change is left to the next rows, with the reason.
+        moves: names in the landing that tables got, with their entries, by directory.
     """
 
     to: int
@@ -192,6 +209,7 @@ class Plan:
     part: int | None = None
     on_ddl: OnDdl = dataclasses.field(default_factory=OnDdl)
     waits: list[str] = dataclasses.field(default_factory=list)
+    moves: dict[str, list[tuple[int, str]]] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -206,6 +224,8 @@ class Applied:
         is_stopped: whether it is stopped before entry n + 1.
         part: CSN up to which entry n + 1 is applied too; 0 for nothing.
         ignored: `ignore_through` per source, if there are several.
+        home: the table in the version of the database, or in the newest where that has none.
+        held: names in the landing that the table got after the entry that it is stopped at.
     """
 
     n: int = -1
@@ -215,6 +235,8 @@ class Applied:
     is_stopped: bool = False
     part: int = 0
     ignored: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
+    home: Home | None = None
+    held: tuple[str, ...] = ()
 
     def of(self, source: str) -> Self:
         """The same for one of several sources."""
@@ -308,12 +330,17 @@ def make_plan(
         LandingError: an entry is missing or damaged.
     """
     plan = Plan(to, quarantined=dict(quarantined or {}), on_ddl=OnDdl((), policy))
+    homes = {table: of.home for table, of in applied.items() if of.home is not None}
+    held = {table: of.held for table, of in applied.items() if of.held}
     lacking = _Lacking(applied, start, only)
+    action = plan.on_ddl.policy[RENAME_TABLE]
+    routes = Routes(landing, homes, held, action, is_wanted=lacking.is_wanted)
+    lacking.begun, plan.moves = routes.begun, routes.moves
     first = lacking.first(landing)
     if accept_gaps and first + 1 < landing.first_n:
         plan.accepted_gaps.append(landing.first_n - 1)
         first = landing.first_n - 1
-    log = _read_log(landing, plan, lacking, first, accept_gaps, accept_suspects)
+    log = _read_log(landing, plan, lacking, routes, first, accept_gaps, accept_suspects)
     if part is not None and plan.gap is None and plan.to == to:
         _add_part(landing, plan, lacking, log.files, part)
     files = log.files
@@ -323,9 +350,17 @@ def make_plan(
         between = {table: [*plan.doubts.get(table, ()), *log.ddl] for table in files}
         files = merge_files(landing.root, files, log.compacts, tuple(log.numbering), between)
     changed = {t for t, of in applied.items() if lacking.is_wanted(t) and plan.on_ddl.of(of.schema)}
+    ignoring = {**plan.on_ddl.policy, RENAME_TABLE: IGNORE}
     for table in sorted({*files, *(plan.doubts.keys() & applied.keys()), *changed}):
+        state = applied.get(table, Applied())
+        is_home = state.schema is None or routes.follows(table, state.schema.oid)
         planned = _plan_of(
-            landing, table, files.get(table, []), applied.get(table, Applied()), plan
+            landing,
+            table,
+            files.get(table, []),
+            state,
+            plan,
+            plan.on_ddl if is_home else dataclasses.replace(plan.on_ddl, policy=ignoring),
         )
         plan.waits += planned.waits
         if planned.changed or planned.stop is not None:
@@ -333,7 +368,7 @@ def make_plan(
     return plan
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(slots=True)
 class _Lacking:
     """The changes that a plan has to bring.
 
@@ -341,11 +376,13 @@ class _Lacking:
         applied: see `make_plan`, as for the others.
         start: see there.
         only: see there.
+        begun: see `Routes`.
     """
 
     applied: Mapping[str, Applied]
     start: int
     only: Container[str] | None
+    begun: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     def is_wanted(self, table: str) -> bool:
         """Whether the plan is for a table too."""
@@ -353,7 +390,9 @@ class _Lacking:
 
     def lacks(self, table: str, n: int) -> bool:
         """Whether a table lacks changes of an entry."""
-        return n > (self.applied[table].n if table in self.applied else self.start)
+        if table in self.applied:
+            return n > self.applied[table].n
+        return n > self.begun.get(table, self.start)
 
     def csn_before(self, table: str, n: int) -> int:
         """CSN up to which a table has the changes of an entry already; 0 for nothing."""
@@ -392,6 +431,7 @@ def _read_log(
     landing: Landing,
     plan: Plan,
     lacking: _Lacking,
+    routes: Routes,
     first: int,
     accept_gaps: bool,
     accept_suspects: bool,
@@ -399,6 +439,7 @@ def _read_log(
     """Read the entries after `first`, and note in the plan what they say."""
     log = _Log()
     chosen: list[ChangeFile] = []
+    doubts: list[tuple[str, Doubt, str]] = []
     reached: CommitEntry | None = None
     for entry in landing.entries(first + 1, landing.last_n):
         if entry.kind is EntryKind.COMPACT:
@@ -407,17 +448,21 @@ def _read_log(
             continue
         _note(plan, entry, landing)
         if not accept_suspects:
-            _note_doubts(plan, entry, lacking)
+            doubts += [(*of, routes.named(of[0])) for of in _doubts_of(entry)]
         reached = entry
         where = landing.position(entry)
         log.numbering.append((entry.n, where.epoch, where.lsn))
-        log.ddl += [event for event in read_events(landing, entry) if event.oid is not None]
-        for table, found in _files_of(landing, entry, lacking).items():
-            # Of a table in quarantine a snapshot brings all rows anew.
-            if table not in plan.quarantined and lacking.lacks(table, entry.n):
+        events = [event for event in read_events(landing, entry) if event.oid is not None]
+        log.ddl += events
+        for table, found in _files_of(landing, entry, plan, lacking, routes, events).items():
+            if lacking.lacks(table, entry.n):
                 chosen += [change for change in found if change.is_chosen]
                 after = lacking.csn_before(table, entry.n)
                 log.files.setdefault(table, []).extend(windowed(landing, found, after, ALL_CSNS))
+    for name, doubt, then in doubts:
+        for table in routes.doubted(name, then, doubt):
+            if lacking.lacks(table, doubt.n) and lacking.is_wanted(table):
+                plan.doubts.setdefault(table, []).append(doubt)
     plan.early = min((of.n for of in chosen if is_ahead(landing, of, reached)), default=None)
     return log
 
@@ -431,8 +476,8 @@ def _add_part(
 ) -> None:
     """Include the part of the next entry up to a CSN."""
     entry = landing.entry(plan.to + 1)
-    for table, found in _files_of(landing, entry, lacking).items():
-        if table not in plan.quarantined and lacking.lacks(table, entry.n):
+    for table, found in _files_of(landing, entry, plan, lacking, Routes(landing), ()).items():
+        if lacking.lacks(table, entry.n):
             taken = windowed(landing, found, lacking.csn_before(table, entry.n), csn)
             if taken:
                 files.setdefault(table, []).extend(taken)
@@ -442,13 +487,15 @@ def _add_part(
 
 
 def _plan_of(
-    landing: Landing, table: str, files: list[ChangeFile], state: Applied, plan: Plan
+    landing: Landing, table: str, files: list[ChangeFile], state: Applied, plan: Plan, on_ddl: OnDdl
 ) -> TablePlan:
     """Plan a table, of one source or several."""
     make = plan_sources if landing.has_several else plan_table
-    on_ddl = plan.on_ddl
-    if table in plan.quarantined:
-        left = [event for event in on_ddl.events if event.n < plan.quarantined[table]]
+    name = table if state.home is None else state.home.name
+    names = {name, *(moved for _, moved in plan.moves.get(table, ()))}
+    out = [plan.quarantined[of] for of in names & plan.quarantined.keys()]
+    if out:
+        left = [event for event in on_ddl.events if event.n < min(out)]
         on_ddl = dataclasses.replace(on_ddl, events=left)
     planned = make(landing, table, files, state, plan.to, plan.doubts.get(table, ()), on_ddl)
     if planned.stop is not None:
@@ -484,30 +531,48 @@ def _note(plan: Plan, entry: CommitEntry, landing: Landing) -> None:
     plan.position = (where.epoch, where.lsn, where.csn)
 
 
-def _note_doubts(plan: Plan, entry: CommitEntry, lacking: _Lacking) -> None:
-    """Record the tables that a suspect entry names; none if it may mean any table."""
+def _doubts_of(entry: CommitEntry) -> list[tuple[str, Doubt]]:
+    """The doubts of a suspect entry about tables that it names; none if it may mean any table."""
     if entry.kind is not EntryKind.SUSPECT or entry.extra.get("is_any_table", True):
-        return
-    for table in entry.extra.get("tables", ()):
-        if lacking.lacks(table, entry.n) and lacking.is_wanted(table):
-            plan.doubts.setdefault(table, []).append(Doubt.of(entry, table))
+        return []
+    return [(table, Doubt.from_entry(entry, table)) for table in entry.extra.get("tables", ())]
 
 
 def _files_of(
-    landing: Landing, entry: CommitEntry, lacking: _Lacking
+    landing: Landing,
+    entry: CommitEntry,
+    plan: Plan,
+    lacking: _Lacking,
+    routes: Routes,
+    events: Sequence[DdlEvent],
 ) -> dict[str, list[ChangeFile]]:
+    """Files of an entry by the directory that their rows go to, in the order of their first rows.
+
+    Of a table in quarantine there are none: a snapshot brings all rows anew.
+    """
     found: dict[str, list[ChangeFile]] = {}
     if not data_kinds(entry):
         return found
-    for file in entry.files:
-        if lacking.is_wanted(file.table):
+    left = list(events)
+    files: Sequence[LandingFile] = entry.files
+    if left or plan.moves:
+        files = sorted(files, key=lambda file: (file.first.lsn, file.first.seq))
+    for file in files:
+        if file.table in SYSTEM_TABLES:
+            continue
+        while left and left[0].place[1:] < (file.first.lsn, file.first.seq):
+            routes.follow(left.pop(0))
+        table = routes.target_of(file, entry.n)
+        if lacking.is_wanted(table) and file.table not in plan.quarantined:
             change = ChangeFile(
                 entry.n, entry.n, replaces(entry, file.table), file,
                 epoch=landing.position(entry, file.source).epoch,
                 since_n=since_n(entry, file.table),
                 is_mixed=not entry.is_in_order and is_mixed(landing, file, entry.files),
             )  # fmt: skip
-            found.setdefault(file.table, []).append(change)
+            found.setdefault(table, []).append(change)
+    for event in left:
+        routes.follow(event)
     return found
 
 
@@ -522,15 +587,14 @@ def merge_files(
 
     A merged file is not used if something of `between` is in its entries.
     """
-    by_path = {change.file.path: change for found in files.values() for change in found}
+    tables = {change.file.path: table for table, found in files.items() for change in found}
     merged: dict[str, ChangeFile] = {}
     for entry in compacts:
         described = {file.path: file for file in entry.files}
         for item in entry.replaced:
-            if not all(path in by_path for path in item.replaced):
+            if len(of := {tables.get(path) for path in item.replaced}) != 1 or None in of:
                 continue
-            merged_file = described[item.path]
-            table = merged_file.table
+            merged_file, table = described[item.path], tables[item.replaced[0]]
             if _is_parted(files[table], item, merged_file.schema_id, between.get(table, ())):
                 continue
             if (root / item.path).is_file():
@@ -580,7 +644,7 @@ def plan_table(
     schemas = {
         change.file.schema_id: TableSchema.from_record(
             change.file.schema_id,
-            landing.schema_record(table, change.file.schema_id),
+            landing.schema_record(change.file.table, change.file.schema_id),
             state.decided.numbers.get(change.file.schema_id),
         )
         for change in ordered

@@ -16,14 +16,15 @@ from gaussdecode.spark.merge.masking import Masking
 from gaussdecode.spark.merge.on_ddl import policy_of
 from gaussdecode.spark.merge.options import Options, Progress, Summary
 from gaussdecode.spark.merge.passes import Passes
-from gaussdecode.spark.merge.plan import AllBut, Applied, Plan, make_plan
+from gaussdecode.spark.merge.plan import AllBut, Applied, Plan, TablePlan, make_plan
 from gaussdecode.spark.merge.rewrite import conform_works, park
+from gaussdecode.spark.merge.routes import Home
 from gaussdecode.spark.merge.stops import Stops
 from gaussdecode.spark.merge.work import Work, landed_bytes, part_read
 from gaussdecode.spark.merge.works import together, works_of
 from gaussdecode.spark.target.catalog_names import check_apart
 from gaussdecode.spark.target.failpoint import Step, reach
-from gaussdecode.spark.target.layout import layouts_by_directory
+from gaussdecode.spark.target.layout import Layout, layouts_by_directory
 from gaussdecode.spark.target.state_file import FOLDERS
 from gaussdecode.spark.target.store import Target
 
@@ -107,7 +108,8 @@ class Run:
     def _only(self) -> set[str] | None:
         if self._options.tables is None:
             return None
-        return {self._landing.find_table(name) for name in self._options.tables}
+        names = {self._landing.find_table(name) for name in self._options.tables}
+        return self._stops.directories(names)
 
     def _is_whole(self, only: Collection[str] | None, unmoved: set[str]) -> bool:
         """Whether the database's version covers all wanted tables."""
@@ -155,7 +157,7 @@ class Run:
             work
             for table, planned in plan.tables.items()
             for work in works_of(
-                context, planned, applied.get(table, Applied()), self._layouts.get(table)
+                context, planned, applied.get(table, Applied()), self._layout(table, planned)
             )
         ]
         self._leftovers.expect(works)
@@ -180,6 +182,12 @@ class Run:
                 raise
         self._count_unmatched(works)
 
+    def _layout(self, table: str, planned: TablePlan) -> Layout | None:
+        """The wanted layout of a table; a new one may have another directory than its name has."""
+        if self._store.newest(table) is None and planned.landed:
+            return self._layouts.get(planned.landed[-1].table)
+        return self._layouts.get(table)
+
     def _worker(self, works: Sequence[Work]) -> Engine:
         """What runs the tasks of an apply."""
         landed = sum(landed_bytes(era) for work in works for era in work.eras)
@@ -196,7 +204,8 @@ class Run:
 
     def _check(self, work: Work, worker: Engine) -> None:
         """Run the tests of a table; see `data_check`."""
-        tests = self._tests.get(work.table, ())
+        name = work.table if work.schema is None else Home.of(work.schema, work.to).name
+        tests = self._tests.get(name, ())
         held = () if work.version is None else work.version.quarantine
         if not tests and not held:
             return

@@ -2,13 +2,16 @@
 
 import contextlib
 import dataclasses
+from collections.abc import Iterable
 
 from gaussdecode.errors import ConfigError
 from gaussdecode.spark.log.schema import TableSchema
 from gaussdecode.spark.merge.context import Context
 from gaussdecode.spark.merge.on_ddl import policy_of
 from gaussdecode.spark.merge.plan import Applied, Plan, unmoved
+from gaussdecode.spark.merge.routes import Home, by_name
 from gaussdecode.spark.target.decided import Stop
+from gaussdecode.spark.target.state_file import TableVersion
 
 
 class Stops:
@@ -31,11 +34,24 @@ class Stops:
         context, before = self._context, self._context.before
         if before is None or not before.is_complete:
             return set()
-        decided = {table: context.store.decided(table) for table in self.before}
+        # What tables with another name miss is not below the name of their directory: it is read again.
+        stops = {
+            table: stop
+            for table, stop in self.before.items()
+            if not stop.held and not self._is_renamed(table)
+        }
+        decided = {table: context.store.decided(table) for table in stops}
         return unmoved(
-            context.landing, self.before, decided, before.n, to,
+            context.landing, stops, decided, before.n, to,
             accept_suspects=context.options.accept_suspects, policy=policy_of(context.options.on_ddl),
         )  # fmt: skip
+
+    def _is_renamed(self, table: str) -> bool:
+        version = self._context.store.newest(table)
+        if version is None:
+            return False
+        schema = self._context.store.schema(table, version.schema_id)
+        return self._home(table, version, schema).name != table
 
     def applied(self) -> dict[str, Applied]:
         """How far each table is applied; its newest version may be ahead of the database's."""
@@ -54,14 +70,33 @@ class Stops:
                 for source, of in version.parts.items()
                 if of.ignore_through is not None
             }
+            schema = store.schema(table, version.schema_id)
             found[table] = Applied(
                 n,
-                store.schema(table, version.schema_id),
+                schema,
                 version.ignore_through,
                 part=version.part if n == version.n else 0,
                 ignored=ignored,
+                home=self._home(table, version, schema),
             )
         return found
+
+    def _home(self, table: str, version: TableVersion, schema: TableSchema) -> Home:
+        """The table of a directory in the database's version: the entries after that are read again."""
+        before, store = self._context.before, self._context.store
+        if before is None or table not in before.tables:
+            return Home.of(schema, version.n)
+        if before.tables[table] != version.v:
+            version = store.version(table, before.tables[table])
+            schema = store.schema(table, version.schema_id)
+        stop = self.before.get(table)
+        return Home.of(schema, max(version.n, before.n if stop is None else stop.n))
+
+    def directories(self, names: Iterable[str]) -> set[str]:
+        """Directories of the tables that have these directories in the landing now."""
+        homes = {table: of.home for table, of in self.applied().items() if of.home is not None}
+        found = by_name(homes)
+        return {found.get(name, name) for name in names}
 
     def applied_or_stopped(self) -> dict[str, Applied]:
         """The same, with the stopped tables, and an operator's declarations about columns."""
@@ -73,6 +108,7 @@ class Stops:
                 n=state.n if stop is None else max(state.n, stop.n),
                 decided=self._context.store.decided(table),
                 is_stopped=stop is not None,
+                held=() if stop is None else tuple(stop.held),
             )
         return applied
 
@@ -81,10 +117,22 @@ class Stops:
         found = {table: stop for table, stop in self.before.items() if table not in plan.tables}
         if self._context.options.accept_suspects:
             found = {table: stop for table, stop in found.items() if not stop.is_suspect}
+        if self._context.options.tables is None:  # then those that a command stopped were read again
+            policy = policy_of(self._context.options.on_ddl)
+            found = {t: of for t, of in found.items() if not of.is_allowed(policy)}
         for of in plan.tables.values():
             self._made |= of.made
         planned = {table: planned.stop for table, planned in plan.tables.items()}
-        return found | {table: stop for table, stop in planned.items() if stop is not None}
+        found |= {table: stop for table, stop in planned.items() if stop is not None}
+        return {table: self._holding(table, stop, plan) for table, stop in found.items()}
+
+    def _holding(self, table: str, stop: Stop, plan: Plan) -> Stop:
+        """The stop, with the names that the table got after it; the newest one comes last."""
+        before = self.before.get(table)
+        names = [] if before is None else [*before.held]
+        names += [name for n, name in plan.moves.get(table, ()) if n > stop.n]
+        held = tuple(dict.fromkeys(reversed(names)))[::-1]
+        return dataclasses.replace(stop, held=held)
 
     def tell(self, stopped: dict[str, Stop]) -> None:
         """Put stopped tables into the summary."""
@@ -104,5 +152,5 @@ class Stops:
                 return self._context.store.schema(table, schema_id).title
             if schema_id in self._made:
                 return self._made[schema_id].title
-        record = self._context.landing.schema_record(table, schema_id)
+        record = self._context.landing.find_schema(table, schema_id, stop.held)
         return TableSchema.from_record(schema_id, record).title

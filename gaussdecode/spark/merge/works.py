@@ -78,12 +78,11 @@ def _work(
     table, planned = whole.table, whole.changed[source]
     version = context.store.newest(table)
     state = state if source is None else state.of(source)
-    ids = {schema_id for era in planned.eras for schema_id in era.schemas}
+    for schema_id, made in planned.made.items():
+        context.store.keep_schema(table, schema_id, record_of_one(made))
     # The changelog has files too that a snapshot goes over, maybe of a version of their own.
-    for schema_id in ids | {change.file.schema_id for change in planned.passed}:
-        made = planned.made.get(schema_id)
-        record = record_of_one(made) if made else context.landing.schema_record(table, schema_id)
-        context.store.keep_schema(table, schema_id, record)
+    for of in {(f.table, f.schema_id) for f in planned.landed}:
+        context.store.keep_schema(table, of[1], context.landing.schema_record(*of))
     work = Work(
         table,
         state.n,

@@ -289,7 +289,9 @@ def _loss(entry: CommitEntry, directory: str | None) -> str | None:
             f"says that rows may be wrong: of any table, {entry.extra.get('text', '')}; read again those that differ "
             "from the source (gaussdecode snapshot CONFIG --table NAME)"
         )
-    why = "; ".join(f"{table}: {Doubt.of(entry, table).why}" for table in meant[:_MOST_NAMED])
+    why = "; ".join(
+        f"{table}: {Doubt.from_entry(entry, table).why}" for table in meant[:_MOST_NAMED]
+    )
     more = f" and {len(meant) - _MOST_NAMED} more tables" if len(meant) > _MOST_NAMED else ""
     return (
         f"says that rows may be wrong: {why}{more}; read it again (gaussdecode snapshot CONFIG --table NAME)"

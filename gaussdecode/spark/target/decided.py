@@ -19,6 +19,7 @@ class Stop:
         seen: schema_ids of the missing changes; None if not recorded.
         decided: number of an operator's declarations at that time.
         ddl: kinds of ``--on-ddl`` that stopped it; empty for another reason.
+        held: directories in the landing of names that the table got later: its rows there wait too.
 
     If several sources differ there is no version before: `old` is empty.
     """
@@ -31,6 +32,7 @@ class Stop:
     seen: tuple[str, ...] | None = None
     decided: int = 0
     ddl: tuple[str, ...] = ()
+    held: tuple[str, ...] = ()
 
     def may_move(
         self, decided: "Decided", first_n: int, policy: Mapping[str, str], *, accept_suspects: bool
@@ -45,9 +47,12 @@ class Stop:
         """
         is_taken = self.n + 1 < first_n and bool(self.old or self.new)
         is_accepted = accept_suspects and self.is_suspect
-        is_wanted = bool(self.ddl) and all(policy[kind] != "stop" for kind in self.ddl)
         is_declared = self.seen is None or self.decided != len(decided.changes)
-        return is_declared or is_taken or is_accepted or is_wanted
+        return is_declared or is_taken or is_accepted or self.is_allowed(policy)
+
+    def is_allowed(self, policy: Mapping[str, str]) -> bool:
+        """Whether ``--on-ddl`` stopped it, and does not any more."""
+        return bool(self.ddl) and all(policy[kind] != "stop" for kind in self.ddl)
 
     @property
     def is_gone(self) -> bool:

@@ -85,6 +85,7 @@ class DatabaseVersion:
         created: time of creation.
         part: CSN up to which entry n + 1 is applied too; 0 for nothing.
         hash: hash of entry n; empty in versions of early releases.
+        renamed: tables that are in the directory of another name: their titles, by directory.
     """
 
     k: int
@@ -105,6 +106,7 @@ class DatabaseVersion:
     created: str = ""
     part: int = 0
     hash: str = ""
+    renamed: dict[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def reach(self) -> tuple[int, int]:
@@ -332,7 +334,10 @@ class Target:
         """Commit a version of the database; its tables' versions are already committed."""
         make_directory(self.root / "database")
         path = self.root / "database" / f"{version.k:020d}.json"
-        commit(path, dataclasses.asdict(version))
+        record = dataclasses.asdict(version)
+        if not version.renamed:  # so that earlier versions can read it
+            del record["renamed"]
+        commit(path, record)
         reach(Step.DATABASE_DURABLE)
 
     # --- schemas ---------------------------------------------------------------------------
@@ -413,25 +418,34 @@ class Target:
         commit(self.table_root(table) / "masks.json", record)
 
     def find_table(self, name: str) -> str:
-        """Directory of a table, by that name or by ``schema.name``.
+        """Directory of a table, by ``schema.name`` or by that name.
 
         Raises:
             ConfigError: the table was never applied.
         """
         tables = self.tables()
+        database = self.database()
+        renamed = {} if database is None else database.renamed
+        found = [table for table, title in renamed.items() if title == name]
+        if found:  # of two with one name the later one has it: the other table was dropped
+            return max(found, key=self._age)
         if name in tables:
             return name
         for table in tables:
-            schema = self._newest_schema(table)
-            if schema is not None and schema.title == name:
+            if self.title(table) == name:
                 return table
         raise ConfigError(
             f"{self.root} has no table {name!r}; it has: {', '.join(tables[:10]) or 'none yet'}"
         )
 
-    def _newest_schema(self, table: str) -> TableSchema | None:
+    def title(self, table: str) -> str | None:
+        """``schema.name`` of a table in its newest version; None if it has none."""
         newest = self.newest(table)
-        return None if newest is None else self.schema(table, newest.schema_id)
+        return None if newest is None else self.schema(table, newest.schema_id).title
+
+    def _age(self, table: str) -> int:
+        newest = self.newest(table)
+        return -1 if newest is None else newest.n
 
 
 def utc_now() -> str:

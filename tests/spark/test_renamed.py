@@ -1,0 +1,292 @@
+"""Renamed tables keep their directory in a target, with the rows that they had."""
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kit.ddllanding import ID, OID, Command, DdlLanding, Of, dropped
+
+from gaussdecode.model.landing import EntryKind
+from gaussdecode.spark.apply import Options, apply_with
+from gaussdecode.spark.log.landing import Landing
+from gaussdecode.spark.log.masks import read_masks
+from gaussdecode.spark.maintain.upkeep import status
+from gaussdecode.spark.merge import run
+from gaussdecode.spark.merge.commit import commit_table
+from gaussdecode.spark.merge.engine import LocalEngine
+from gaussdecode.spark.merge.on_ddl import read_on_ddl
+from gaussdecode.spark.merge.options import Summary
+from gaussdecode.spark.target.deletion_vectors import current_rows
+from gaussdecode.spark.target.store import Target
+
+A = Of(2, "a")
+OTHER = OID + 7
+APPLY = "rename-table=apply"
+Row = tuple[list[Of], dict[str, int], str, int]
+State = dict[str, tuple[str, list[int]]]
+"""Title of a table and its ids, by directory."""
+
+
+def row(number: int, name: str = "t", oid: int = OID) -> Row:
+    """A row of a table."""
+    return [ID, A], {"id": number, "a": number}, name, oid
+
+
+def renamed(name: str, oid: int = OID) -> Command:
+    """ALTER TABLE ... RENAME TO."""
+    return Command([ID, A], statement=f"ALTER TABLE t RENAME TO {name}", name=name, oid=oid)
+
+
+class Source(DdlLanding):
+    """The landing and its target."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root / "landing")
+        self.target = root / "target"
+        self.said: list[str] = []
+
+    def apply(self, *on_ddl: str, **options: Any) -> Summary:
+        """Bring the target up to the end of the log."""
+        made = Options(on_ddl=read_on_ddl(on_ddl), **options)
+        return apply_with(LocalEngine(), self.root, self.target, made, progress=self.said.append)
+
+    def state(self) -> State:
+        """What readers find."""
+        store = Target(self.target)
+        database = store.database()
+        assert database is not None
+        found = {}
+        for table, v in database.tables.items():
+            files = store.version(table, v).current
+            rows = [
+                row for f in files for row in current_rows(store.table_root(table), f).to_pylist()
+            ]
+            title = store.schema_at(database, table).title
+            found[table] = title, sorted(row["id"] for row in rows)
+        return found
+
+    def doubt(self, *names: str, **more: Any) -> None:
+        """A suspect entry."""
+        said = {
+            "is_any_table": False, "tables": [f"public.{name}" for name in names], "text": "wrong rows",
+            "changes": {f"public.{name}": {"text": "wrong rows", **more} for name in names},
+        }  # fmt: skip
+        self.writer.entry(EntryKind.SUSPECT, self.lsn, extra=said)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Source:
+    """A table with a row."""
+    made = Source(tmp_path)
+    made.land(row(1))
+    return made
+
+
+def in_steps(source: Source, steps: list[list[Any]], *, is_together: bool) -> None:
+    """Land each step as a transaction, and apply after each, or once at the end."""
+    for items in steps:
+        if not is_together:
+            source.apply(APPLY)
+        source.land(*items)
+    assert source.apply(APPLY).stopped == {}
+    assert source.apply().stopped == {}
+
+
+RENAMED = {"public.t": ("public.u", [1, 2, 3])}
+CASES: dict[str, tuple[list[list[Any]], State]] = {
+    "renamed": ([[row(2), renamed("u"), row(3, "u")]], RENAMED),
+    "without a row": ([[renamed("u")]], {"public.t": ("public.u", [1])}),
+    "not told": ([[row(2)], [row(3, "u")]], RENAMED),
+    "back": (
+        [[renamed("u"), row(2, "u")], [row(3, "u"), renamed("t"), row(4)]],
+        {"public.t": ("public.t", [1, 2, 3, 4])},
+    ),
+    "there and back at once": (
+        [[renamed("u"), row(2, "u"), renamed("t"), row(3)]],
+        {"public.t": ("public.t", [1, 2, 3])},
+    ),
+    "another takes the old name": (
+        [[renamed("u"), row(2, "t", OTHER), row(3, "u")], [row(4, "t", OTHER)]],
+        {"public.t": ("public.u", [1, 3]), f"public.t_{OTHER}": ("public.t", [2, 4])},
+    ),
+    "the other one is renamed too": (
+        [[renamed("u"), row(2, "t", OTHER)], [renamed("v", OTHER), row(3, "v", OTHER), row(4, "u")]],
+        {"public.t": ("public.u", [1, 4]), f"public.t_{OTHER}": ("public.v", [2, 3])},
+    ),
+    "a third one takes over what the second left": (
+        [[renamed("u"), row(2, "t", OTHER)], [dropped("t", OTHER)], [row(3, "t", OTHER + 1)], [row(4, "u")]],
+        {"public.t": ("public.u", [1, 4]), f"public.t_{OTHER}": ("public.t", [3])},
+    ),
+    "exchanged": (
+        [[row(2, "u", OTHER)],
+         [renamed("x"), renamed("t", OTHER), renamed("u"), row(3, "u"), row(4, "t", OTHER)], [row(5, "u")]],
+        {"public.t": ("public.u", [1, 3, 5]), "public.u": ("public.t", [2, 4])},
+    ),
+    "exchanged without a row": (
+        [[row(2, "u", OTHER)], [renamed("x"), renamed("t", OTHER), renamed("u")]],
+        {"public.t": ("public.u", [1]), "public.u": ("public.t", [2])},
+    ),
+    "onto the name of a dropped table": (
+        [[row(2, "u", OTHER)], [dropped("u", OTHER)], [renamed("u"), row(3, "u")]],
+        {"public.t": ("public.u", [1, 3]), "public.u": ("public.u", [2])},
+    ),
+    "a table of the new name is made anew": (
+        [[renamed("u")], [dropped("u")], [row(2, "u", OTHER)]],
+        {"public.t": ("public.u", [2])},
+    ),
+    "with other columns": (
+        [[Command([ID], name="u"), ([ID], {"id": 2}, "u", OID)]],
+        {"public.t": ("public.u", [1, 2])},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("is_together", [True, False])
+@pytest.mark.parametrize("case", CASES)
+def test_a_renamed_table_goes_on_where_it_is(
+    source: Source, case: str, *, is_together: bool
+) -> None:
+    """No row is missing, none is there twice, and no two tables are mixed."""
+    steps, wanted = CASES[case]
+    in_steps(source, steps, is_together=is_together)
+    assert source.state() == wanted
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_an_apply_that_was_killed_between_two_tables_ends_the_same(
+    source: Source, case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some tables are ahead of the database then."""
+    steps, wanted = CASES[case]
+    source.apply()
+    for items in steps:
+        source.land(*items)
+    for count in (1, 2):
+        monkeypatch.setattr(run, "commit_table", dying_commit(count))
+        with contextlib.suppress(KeyboardInterrupt):
+            source.apply(APPLY)
+    monkeypatch.undo()
+    assert source.apply(APPLY).stopped == {}
+    assert source.state() == wanted
+
+
+def dying_commit(count: int) -> Callable[..., None]:
+    """Commit some tables, and die before the next one."""
+    left = [None] * count
+
+    def commit(*args: Any) -> None:
+        if not left:
+            raise KeyboardInterrupt
+        left.pop()
+        commit_table(*args)
+
+    return commit
+
+
+def test_by_default_the_new_name_begins_a_table(source: Source) -> None:
+    """The old one stays as it was."""
+    source.apply()
+    source.land(renamed("u"), row(2, "u"))
+    source.apply()
+    assert source.state() == {"public.t": ("public.t", [1]), "public.u": ("public.u", [2])}
+    source.land(renamed("v"), row(3, "v"))
+    source.apply(APPLY)
+    assert source.state()["public.v"] == ("public.v", [3])
+
+
+def test_a_moved_table_stays_together(source: Source) -> None:
+    """Also in a run without the option, and with further names."""
+    source.land(renamed("u"), row(2, "u"))
+    source.apply(APPLY)
+    source.land(row(3, "u"), renamed("v"), row(4, "v"))
+    source.apply()
+    assert source.state() == {"public.t": ("public.u", [1, 2, 3]), "public.v": ("public.v", [4])}
+
+
+@pytest.mark.parametrize(
+    ("then", "wanted"),
+    [
+        ("apply", {"public.t": ("public.u", [1, 2, 3, 4])}),
+        ("ignore", {"public.t": ("public.t", [1, 2]), "public.u": ("public.u", [3, 4])}),
+    ],
+)
+def test_a_stopped_table_holds_its_rows_back_under_the_new_name(
+    source: Source, then: str, wanted: State
+) -> None:
+    """None is lost, whichever way it goes on."""
+    source.land(row(2))
+    source.land(renamed("u"), row(3, "u"))
+    (why,) = source.apply("rename-table=stop").stopped.values()
+    assert why.endswith("To go on, apply once with --on-ddl rename-table=apply")
+    assert source.state() == {"public.t": ("public.t", [1, 2])}
+    source.land(row(4, "u"))
+    source.apply("rename-table=stop")
+    assert source.state() == {"public.t": ("public.t", [1, 2])}
+    assert source.apply(f"rename-table={then}").stopped == {}
+    assert source.state() == wanted
+
+
+def test_a_suspect_table_is_healed_under_its_new_name(source: Source) -> None:
+    """Its rows wait, those of another table with its old name do not."""
+    source.apply(APPLY)
+    source.doubt("t", table_oid=OID)
+    source.land(renamed("u"), row(2, "u"))
+    assert source.apply(APPLY).stopped
+    source.land(row(3, "t", OTHER))
+    assert source.apply(APPLY).stopped
+    other = f"public.t_{OTHER}"
+    assert source.state() == {"public.t": ("public.t", [1]), other: ("public.t", [3])}
+    source.land(row(4, "u"), op="R")
+    assert source.apply(APPLY).stopped == {}
+    assert source.state() == {"public.t": ("public.u", [4]), other: ("public.t", [3])}
+
+
+def test_what_the_catalogue_says_of_a_rename_stops_nothing(source: Source) -> None:
+    """The entry may come before the command; with ``ignore`` the new name is incomplete, and stops."""
+    source.land(row(2, "u", OTHER))
+    source.apply(APPLY)
+    source.doubt("u", is_rename=True, table_oid=OID)
+    source.doubt("t", is_rename=True, table_oid=OTHER)
+    assert source.apply(APPLY).stopped == {}
+    source.land(renamed("x"), renamed("t", OTHER), renamed("u"), row(3, "u"))
+    assert source.apply(APPLY).stopped == {}
+    assert source.state() == {"public.t": ("public.u", [1, 3]), "public.u": ("public.t", [2])}
+
+
+def test_a_new_table_of_the_old_name_is_not_suspect(source: Source) -> None:
+    """It comes whole, and the table that had the name before is another one."""
+    source.apply(APPLY)
+    source.doubt("t", oid=OTHER, comes_whole=True)
+    source.land(renamed("u"), row(2, "u"), row(3, "t", OTHER))
+    assert source.apply(APPLY).stopped == {}
+    assert source.state()["public.t"] == ("public.u", [1, 2])
+
+
+def test_readers_find_tables_by_their_names_of_now(source: Source) -> None:
+    """A name that no table has is that of the directory."""
+    source.land(renamed("u"), row(2, "u"))
+    source.apply(APPLY)
+    store = Target(source.target)
+    assert [store.find_table(f"public.{name}") for name in "ut"] == ["public.t"] * 2
+    assert status(source.root, source.target).renamed == {"public.t": "public.u"}
+    source.land(row(3, "t", OTHER))
+    source.apply(tables=["public.t"])
+    source.apply()
+    assert Target(source.target).find_table("public.t") == f"public.t_{OTHER}"
+    assert Landing(source.root).find_table("public.u") == "public.u"
+
+
+def test_masks_go_along(source: Source) -> None:
+    """With the table, and with the name of a directory to a new table."""
+    source.apply(APPLY, masks=read_masks(["public.t=a:null"]))
+    source.land(renamed("u"), row(2, "u"), row(3, "t", OTHER))
+    source.apply(APPLY)
+    store = Target(source.target)
+    for table in ("public.t", f"public.t_{OTHER}"):
+        version = store.newest(table)
+        assert version is not None
+        for file in version.current:
+            rows = current_rows(store.table_root(table), file).to_pylist()
+            assert {row["a"] for row in rows} == {None}
