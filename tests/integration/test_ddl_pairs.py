@@ -208,3 +208,60 @@ def test_pairs(
         held = {title for title in found.equal if table_directory(*split_title(title)) in known}
         some = rng.sample(sorted(held), min(_IN_ICEBERG, len(held)))
         compare_iceberg(database, daemon.root, tmp_path, some, in_a_file(monkeypatch, tmp_path))
+
+
+# Each is one transaction.
+STEPS: Final = (
+    "ALTER TABLE a RENAME TO b; INSERT INTO b VALUES (2)",
+    "CREATE TABLE a (id int PRIMARY KEY); INSERT INTO a VALUES (10); INSERT INTO b VALUES (3)",
+    "ALTER TABLE a RENAME TO x; INSERT INTO x VALUES (11); ALTER TABLE b RENAME TO a; ALTER TABLE x RENAME TO b;"
+    + "INSERT INTO a VALUES (4); UPDATE b SET id = 12 WHERE id = 10",
+    "ALTER TABLE a SET SCHEMA s; ALTER TABLE a_part RENAME TO c; INSERT INTO s.a VALUES (5); INSERT INTO c VALUES (2)",
+    "ALTER TABLE s.a ADD d text DEFAULT 'x'; ALTER SCHEMA s RENAME TO r; INSERT INTO r.a VALUES (6); DELETE FROM b",
+    "ALTER TABLE r.a SET SCHEMA public; INSERT INTO a VALUES (7); INSERT INTO b SELECT generate_series(20, 25);"
+    + "TRUNCATE c; INSERT INTO c VALUES (3)",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("postgres", [15], indirect=True)
+@pytest.mark.parametrize("mode", ["streaming", "behind"])
+def test_renamed_tables_go_on_in_their_directories(
+    database: Database, make_daemon: MakeDaemon, tmp_path: Path, mode: str
+) -> None:
+    """Names change and are exchanged while rows come; daemon and apply go on after each step, or once."""
+    name, target = database.publication, tmp_path / "target"
+    database.execute(
+        f'DROP PUBLICATION "{name}"; CREATE SCHEMA s;'
+        f'CREATE PUBLICATION "{name}" FOR ALL TABLES WITH (publish_via_partition_root);'
+        "CREATE TABLE a (id int PRIMARY KEY);"
+        "CREATE TABLE a_part (id int PRIMARY KEY) PARTITION BY RANGE (id);"
+        "CREATE TABLE a_low PARTITION OF a_part FOR VALUES FROM (0) TO (9)"
+    )
+    oid = int(database.execute("SELECT 'a'::regclass::oid")[0][0])
+    database.execute(install_sql())
+    database.create_slot()
+    with make_daemon(database) as daemon:
+        database.execute("INSERT INTO a VALUES (1); INSERT INTO a_part VALUES (1)")
+        daemon.catch_up()
+        for number, step in enumerate(STEPS):
+            if mode == "streaming":
+                daemon.catch_up()
+                targets.apply_local(daemon.root, target, on_ddl={"rename-table": "apply"})
+            if number == 3:
+                daemon.kill9()
+                daemon.start()
+            database.execute(step)
+        daemon.catch_up()
+        daemon.catch_up()
+        assert daemon.stop() == 0
+    summary = targets.apply_local(daemon.root, target, on_ddl={"rename-table": "apply"})
+    assert not summary.stopped
+    found = targets.compare(database, summary, target)
+    assert not found.different
+    assert {"public.a", "public.b", "public.c"} <= set(found.equal)
+    store = Target(target)
+    assert store.find_table("public.a") == "public.a"
+    assert store.find_table("public.c") == "public.a_part"
+    other = store.find_table("public.b")
+    assert other.startswith("public.a_")
+    assert not other.endswith(str(oid))
