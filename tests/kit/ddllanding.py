@@ -9,13 +9,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from gaussdecode.collect.arrow import arrow_type, system_schema
+from gaussdecode.collect.arrow import arrow_type, system_schema, with_source
 from gaussdecode.collect.ddl import ddl_columns
 from gaussdecode.land.schemas import fingerprint
 from gaussdecode.model.landing import EntryKind, LandingFile, Position
 from gaussdecode.model.seal import canonical_json
 from gaussdecode.model.types import column_type, type_oid
-from kit.history import START, Column, LandingWriter, Table
+from kit.history import SOURCE, START, Column, LandingWriter, Table
 
 DDL = "gd_ddl"
 OID = 16400
@@ -90,10 +90,11 @@ def dropped(name: str = "t", oid: int = OID) -> Command:
 
 
 class DdlLanding:
-    """The landing, and the number of its newest entry."""
+    """The landing, and the number of its newest entry. Of several sources each transaction is of `source`."""
 
-    def __init__(self, root: Path) -> None:
-        self.writer = LandingWriter(root)
+    def __init__(self, root: Path, *sources: str) -> None:
+        self.writer = LandingWriter(root, sources=sources or (SOURCE,))
+        self.source = sources[0] if sources else None
         self.root = root
         self.lsn = 1000
         self.unknown: set[str] = set()  # names of columns whose numbers no schema file tells
@@ -113,28 +114,36 @@ class DdlLanding:
         for seq, item in enumerate(items):
             stamps = {
                 "gd_op": op, "gd_epoch": 0, "gd_lsn": self.lsn, "gd_seq": seq, "gd_xid": self.lsn,
-                "gd_ts": START,
+                "gd_ts": START, "gd_source": self.source,
             }  # fmt: skip
             if isinstance(item, Command):
                 commands.append({**stamps, "content": item.content()})
                 continue
             columns, row = item[:2]
             table = _table(columns, *item[2:])
+            table.source = self.source
             schema_id = self._schema(table, columns)
             tables[schema_id] = table
             rows.setdefault(schema_id, []).append({**stamps, **row})
         files = [
             self.writer.file(
-                tables[i].directory, i, pa.Table.from_pylist(found, schema=tables[i].schema()), k
+                tables[i].directory,
+                i,
+                pa.Table.from_pylist(found, schema=self._with_source(tables[i].schema())),
+                k,
             )
             for k, (i, found) in enumerate(rows.items())
         ]
         if commands:
             files.append(self._commands(commands, len(files)))
+        files = [dataclasses.replace(file, source=self.source) for file in files]
         kind = EntryKind.SNAPSHOT if op == "R" else EntryKind.DATA
         read = {file.table: {"since_n": self.writer.n - 1} for file in files if op == "R"}
         extra = {"snapshot": {"tables": read}} if read else None
         return self.writer.entry(kind, self.lsn, files, START, extra=extra)
+
+    def _with_source(self, schema: pa.Schema) -> pa.Schema:
+        return schema if self.source is None else with_source(schema)
 
     def _schema(self, table: Table, columns: Sequence[Of]) -> str:
         record = table.record()
@@ -151,7 +160,7 @@ class DdlLanding:
     def _commands(self, commands: list[Row], k: int) -> LandingFile:
         import pyarrow.parquet as pq
 
-        schema = system_schema(DDL)
+        schema = self._with_source(system_schema(DDL))
         contents = pa.array([row["content"] for row in commands])
         read = ddl_columns(contents)
         arrays = [

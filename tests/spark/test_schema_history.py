@@ -9,8 +9,12 @@ from kit.ddllanding import ID, OID, Command, DdlLanding, Of, dropped
 
 from gaussdecode.cli import main
 from gaussdecode.errors import EX_CONFIG, EX_OK
+from gaussdecode.spark.apply import Options, apply_with
 from gaussdecode.spark.log.landing import Landing, Point
+from gaussdecode.spark.merge.engine import LocalEngine
+from gaussdecode.spark.merge.on_ddl import DEFAULT
 from gaussdecode.spark.stream.schema_history import SCHEMA, read_schemas
+from gaussdecode.spark.target.store import Target
 
 A, B, C = Of(2, "a"), Of(3, "b", "text"), Of(4, "c", "bigint")
 Json = dict[str, Any]
@@ -32,6 +36,30 @@ def changed(root: Path, table: str | None = None, to: int | None = None) -> list
 def source(tmp_path: Path) -> DdlLanding:
     """An empty landing."""
     return DdlLanding(tmp_path / "landing")
+
+
+def test_a_command_of_one_source_is_of_its_table_alone(tmp_path: Path) -> None:
+    """Although both tables have one name and one OID; positions of two sources are in no order."""
+    both = DdlLanding(tmp_path / "landing", "a", "b")
+    for both.source in ("a", "b"):
+        both.land(Command([ID, A], "CREATE TABLE"), ([ID, A], {"id": 1, "a": 1}))
+    both.source, both.lsn = "a", both.lsn + 10_000
+    both.land(Command([ID, A, B]), Command([ID, A, B], name="u"))
+    both.source, both.lsn = "b", 1100
+    both.land(([ID, A], {"id": 2, "a": 2}), dropped())
+    found = read_schemas(Landing(both.root)).to_pylist()
+    assert [(row["gd_n"], row["gd_source"], row["table"]) for row in found] == [
+        (1, "a", "public.t"), (2, "b", "public.t"), (3, "a", "public.t"), (3, "a", "public.u"),
+        (4, "b", "public.t"),
+    ]  # fmt: skip
+    target = tmp_path / "target"
+    summary = apply_with(
+        LocalEngine(), both.root, target, Options(on_ddl=dict.fromkeys(DEFAULT, "apply"))
+    )
+    assert not summary.stopped
+    version = Target(target).newest("public.t")
+    assert version is not None
+    assert version.rows == 3
 
 
 def test_commands_tell_all_of_a_table(source: DdlLanding) -> None:

@@ -78,11 +78,13 @@ def _work(
     table, planned = whole.table, whole.changed[source]
     version = context.store.newest(table)
     state = state if source is None else state.of(source)
-    for schema_id, made in planned.made.items():
-        context.store.keep_schema(table, schema_id, record_of_one(made))
+    ids = {schema_id for era in planned.eras for schema_id in era.schemas}
     # The changelog has files too that a snapshot goes over, maybe of a version of their own.
-    for of in {(f.table, f.schema_id) for f in planned.landed}:
-        context.store.keep_schema(table, of[1], context.landing.schema_record(*of))
+    names = {file.schema_id: file.table for file in planned.landed}
+    for schema_id in ids | names.keys():
+        made, name = planned.made.get(schema_id), names.get(schema_id, table)
+        record = record_of_one(made) if made else context.landing.schema_record(name, schema_id)
+        context.store.keep_schema(table, schema_id, record)
     work = Work(
         table,
         state.n,
