@@ -117,7 +117,7 @@ class Stops:
         found = {table: stop for table, stop in self.before.items() if table not in plan.tables}
         if self._context.options.accept_suspects:
             found = {table: stop for table, stop in found.items() if not stop.is_suspect}
-        if self._context.options.tables is None:  # then those that a command stopped were read again
+        if self._context.options.tables is None:  # then all that may go on were read again
             policy = policy_of(self._context.options.on_ddl)
             found = {t: of for t, of in found.items() if not of.is_allowed(policy)}
         for of in plan.tables.values():
