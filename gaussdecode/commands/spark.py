@@ -7,7 +7,6 @@ Examples:
   gaussdecode spark apply /var/lib/gaussdecode/orders /srv/orders --history
   gaussdecode spark apply /var/lib/gaussdecode/orders /srv/orders --follow
   gaussdecode spark apply /var/lib/gaussdecode/orders /srv/lake --format iceberg --catalog lake.shop
-  gaussdecode spark snapshot orders.yaml /srv/orders --connections 8 --rate 200MiB
   gaussdecode spark query /srv/orders "SELECT count(*) FROM customers"
   gaussdecode spark query /srv/orders "SELECT * FROM customers" --lsn 16/B374D848
   gaussdecode spark verify /var/lib/gaussdecode/orders /srv/orders --dsn "host=db dbname=shop user=cdc"
@@ -33,7 +32,6 @@ from gaussdecode.operations.spark import (
     columns,
     comments,
     compact,
-    load,
     query,
     schemas,
     status,
@@ -49,7 +47,6 @@ _ACTIONS: Final = {
     "columns": (columns, "resolve ambiguous column identity after DDL"),
     "compact": (compact, "merge small files of a target"),
     "vacuum": (vacuum, "remove old versions of a target"),
-    "snapshot": (load, "load existing rows from the source with Spark executors"),
     "verify": (verify, "compare a target with its source"),
     "comments": (comments, "copy the source's comments to a target's tables"),
     "status": (status, "show how far a target has been applied"),
@@ -70,8 +67,8 @@ def execute(args: argparse.Namespace) -> int:
     if getattr(args, "config", None) is not None:
         # The owner of the target need not be able to read it.
         args.config = load_config(args.config).with_password_read()
-        if args.action is not comments.execute:  # which reads no rows
-            load.check_source(args.config)
+        if args.action is verify.execute:
+            verify.check_source(args.config)
     if isinstance(getattr(args, "target", None), Path):
         work_as_owner_of(args.target)
     return int(args.action(args))

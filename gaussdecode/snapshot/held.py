@@ -1,4 +1,4 @@
-"""Hold views that executors import, and find the positions of these views.
+"""Hold views that connections import, and find the positions of these views.
 
 PostgreSQL gives a view together with its position. A transaction of the driver imports the snapshot of a
 temporary slot and exports it again. Then the slot goes, so that no WAL is kept during hours of reading.
@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 
 from gaussdecode.settings.rules import SourceKind
 from gaussdecode.settings.sections import Config
-from gaussdecode.snapshot.staging import Standing
 from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.export import OrderError, TableChangedError
 from gaussdecode.source.gaussdb import view as gauss
@@ -36,10 +35,6 @@ class Held(Protocol):
     @property
     def name(self) -> str:
         """For SET TRANSACTION SNAPSHOT."""
-
-    @property
-    def csn(self) -> int | None:
-        """What it sees is below; None where it has a position by itself."""
 
     def find(self, n: int, boundary: int, tables: Collection[str]) -> int:
         """Find the position for some tables.
@@ -61,8 +56,13 @@ class Held(Protocol):
             LandingError: it did not in time.
         """
 
-    def confirm(self, table: str, at: Standing, lsn: int) -> None:
-        """See that a position was right, this view's or an older one's; after `reach`.
+    def confirm(self, table: str, n: int, lsn: int) -> None:
+        """See that a position was right; after `reach`.
+
+        Args:
+            table: directory.
+            n: as given to `find`.
+            lsn: what `find` returned.
 
         Raises:
             OrderError: it was not.
@@ -76,7 +76,6 @@ class _Positioned:
 
     name: str
     lsn: int
-    csn: None = None
 
     def find(self, n: int, boundary: int, tables: Collection[str]) -> int:
         """See `Held`."""
@@ -85,7 +84,7 @@ class _Positioned:
     def reach(self) -> None:
         """See `Held`."""
 
-    def confirm(self, table: str, at: Standing, lsn: int) -> None:
+    def confirm(self, table: str, n: int, lsn: int) -> None:
         """See `Held`; the server itself guarantees it."""
 
 
@@ -104,22 +103,20 @@ class _Numbered:
         self._seconds = seconds
         self._landing: Landing | None = None
         self.name = view.name
-        self.csn = view.csn
 
     def find(self, n: int, boundary: int, tables: Collection[str]) -> int:
         """See `Held`."""
         self.reach()
-        return gauss.position_among(self.csn, boundary, self._changes(n, tables))
+        return gauss.position_among(self._view.csn, boundary, self._changes(n, tables))
 
     def reach(self) -> None:
         """See `Held`."""
         wal_end = self._view.wal_end()
         self._landing = when_landed(self._root, int(wal_end), self._seconds, self._view.nudge)
 
-    def confirm(self, table: str, at: Standing, lsn: int) -> None:
+    def confirm(self, table: str, n: int, lsn: int) -> None:
         """See `Held`."""
-        assert at.csn is not None
-        gauss.check_order(at.csn, lsn, self._changes(at.n, {table}))
+        gauss.check_order(self._view.csn, lsn, self._changes(n, {table}))
 
     def _changes(self, n: int, tables: Collection[str]) -> "_Changes":
         assert self._landing is not None

@@ -113,15 +113,19 @@ def apply_with(
             "of GaussDB): a table that was emptied would keep its rows here. Decode serially on "
             "openGauss 6.0.0 or newer into a new landing, or go on with --accept-hidden-truncates"
         )
-    store = open_target(engine, target, landing, options)
+    store = _open_target(engine, target, landing, options)
     with store.locked():
         store.check_loaded()
-        run = make_run(engine, landing, store, options, progress or (lambda _: None))
+        # A catalog of Iceberg is asked only where there is something to tell it.
+        _check_catalog(
+            engine, store.format == ICEBERG, store.catalog or None, options, is_new=False
+        )
+        run = Run(engine, landing, store, options, progress or (lambda _: None))
         reach = landing.reach(to or Point())
         return run.run(reach.whole, reach.csn)
 
 
-def open_target(engine: Engine, target: Given, landing: Landing, options: Options) -> Target:
+def _open_target(engine: Engine, target: Given, landing: Landing, options: Options) -> Target:
     """Open a target, or create one for a landing; see `Target.create`.
 
     Raises:
@@ -129,22 +133,9 @@ def open_target(engine: Engine, target: Given, landing: Landing, options: Option
     """
     if options.format not in (None, *FORMATS):
         raise ConfigError(f"format {options.format!r} is not one of {', '.join(FORMATS)}")
-    if not (place_of(target) / "target.json").exists():  # of others `make_run` looks
+    if not (place_of(target) / "target.json").exists():  # others are checked by `apply_with`
         _check_catalog(engine, options.format == ICEBERG, options.catalog, options, is_new=True)
     return Target.create(target, landing, options.format, options.catalog, options.hides)
-
-
-def make_run(
-    engine: Engine, landing: Landing, store: Target, options: Options, progress: Progress
-) -> Run:
-    """Create the run that applies to a target.
-
-    Raises:
-        ConfigError: this session cannot write the target.
-    """
-    # A catalog of Iceberg is asked only where there is something to tell it.
-    _check_catalog(engine, store.format == ICEBERG, store.catalog or None, options, is_new=False)
-    return Run(engine, landing, store, options, progress)
 
 
 def _check_catalog(
@@ -179,4 +170,4 @@ def _check_catalog(
         check_session(engine.session, pattern.partition(".")[0])
 
 
-__all__ = ["Options", "Summary", "apply", "apply_with", "make_run", "open_target"]
+__all__ = ["Options", "Summary", "apply", "apply_with"]

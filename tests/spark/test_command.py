@@ -20,6 +20,11 @@ from gaussdecode.spark.log.landing import Landing
 from gaussdecode.spark.target import local_disk
 from gaussdecode.spark.target.store import Target
 
+_QUIET_GAUSSDB = (
+    "{kind: gaussdb, dsn: host=127.0.0.1 dbname=d user=u sslmode=disable, allow-insecure: true}\n"
+    "decoding: {parallel-decode-num: 2, skip-empty-xacts: true}"
+)
+
 
 @pytest.fixture
 def history(tmp_path: Path) -> History:
@@ -180,6 +185,22 @@ def test_mistakes_are_answered(
     assert text in err
     assert "Traceback" not in err
     assert history.writer.n
+
+
+@pytest.mark.parametrize(
+    ("source", "why"),
+    [(_QUIET_GAUSSDB, "snapshot.nudge"), ("{kind: capture, file: /some.cap}", "recording")],
+)
+def test_verify_refuses_sources_without_views(
+    source: str, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A source whose rows cannot be read at a position is refused in one sentence."""
+    config = tmp_path / "slot.yaml"
+    config.write_text(f"slot: s\nsource: {source}\nlanding: {{root: {tmp_path}/landing}}\n")
+    config.chmod(0o600)
+    words = ("verify", tmp_path / "landing", tmp_path / "target", "--config", config, "--local")
+    status, _, err = spark(capsys, *words)
+    assert (status, why in err) == (EX_CONFIG, True)
 
 
 def test_importing_the_package_needs_no_spark() -> None:

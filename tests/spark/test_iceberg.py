@@ -14,7 +14,7 @@ from typing import Any
 import polars
 import pyarrow as pa
 import pytest
-from kit.history import Column, History, LandingWriter, Table, canon
+from kit.history import Column, History, Table, canon
 from kit.icebergcatalog import in_a_file
 from kit.lakes import each_version, last_state, live, small
 from kit.postgres import Database
@@ -419,7 +419,12 @@ def test_verify_tells_what_others_changed(
 ) -> None:
     """A table that another writer changed is named, and the command that is named sets it right."""
     landing, target = tmp_path / "landing", tmp_path / "target"
-    writer = LandingWriter(landing)
+    columns = [Column(1, "id", pa.int64()), Column(2, "a", pa.string())]
+    table = Table("item", columns, (1,), full=False)
+    source = History(landing, 1, with_schema_changes=False, tables=[table])
+    for g in range(1, 301):
+        source.land(table, g, "I", {1: g, 2: f"x{g}"}, None, [])
+    source.commit()
     database_15.execute("CREATE TABLE public.item (id int8 PRIMARY KEY, a text)")
     database_15.execute("INSERT INTO item SELECT g, 'x' || g FROM generate_series(1, 300) g")
     config = tmp_path / "s.yaml"
@@ -428,10 +433,8 @@ def test_verify_tells_what_others_changed(
         f"publication: [{database_15.publication}], allow-insecure: true}}\nlanding: {{root: {landing}}}\n"
     )
     config.chmod(0o600)
-    load = ["spark", "snapshot", str(config), str(target), "--local"]
-    assert main([*load, "--format", ICEBERG, "--catalog", "lake.cdc"]) == EX_OK
-    writer.entry(EntryKind.IDLE, 1 << 50)  # beyond the rows' position
-    apply_with(LocalEngine(), landing, target)
+    source.writer.entry(EntryKind.IDLE, 1 << 50)  # beyond any view's position
+    apply_with(LocalEngine(), landing, target, Options(format=ICEBERG, catalog="lake.cdc"))
     verify = ["spark", "verify", str(landing), str(target), "--config", str(config), "--local"]
     assert main(verify) == EX_OK, capsys.readouterr().out
     opened = catalog.load_table(("cdc", "public_item"))

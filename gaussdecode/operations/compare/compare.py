@@ -29,7 +29,6 @@ from gaussdecode.operations.compare.source_sums_gaussdb import GaussSums
 from gaussdecode.settings.rules import SourceKind
 from gaussdecode.settings.sections import Config
 from gaussdecode.snapshot.held import Held, Server, hold
-from gaussdecode.snapshot.staging import Standing
 from gaussdecode.source.export import OrderError, Spelling, TableChangedError
 from gaussdecode.source.quoting import identifier, literal
 from gaussdecode.spark.catalogs.announce import differences as differences_of
@@ -237,7 +236,7 @@ class Comparison:
             held.reach()
             for table in list(done):
                 try:
-                    held.confirm(table, Standing(database.n, epoch, held.csn), int(lsn))
+                    held.confirm(table, database.n, int(lsn))
                 except (OrderError, TableChangedError) as error:
                     moved[table] = error.reason
                     del done[table]

@@ -17,6 +17,7 @@ from gaussdecode.operations.spark.arguments import (
     tables_argument,
     target_argument,
 )
+from gaussdecode.settings.sections import Config
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -65,3 +66,19 @@ def execute(args: argparse.Namespace) -> int:
     else:
         print("\n".join(report_lines(result, args.limit)))
     return EX_OK if result.is_equal else EX_IOERR
+
+
+def check_source(config: Config) -> None:
+    """Refuse a source whose rows cannot be compared.
+
+    Raises:
+        ConfigError: its rows cannot be read, or the stream would not tell their position.
+    """
+    if config.snapshot_refusal is not None:
+        raise ConfigError(config.snapshot_refusal)
+    if config.lands_by_csn:
+        raise ConfigError(
+            "spark verify finds a position by LSN, which a landing by CSN does not show"
+        )
+    if config.is_several:
+        raise ConfigError("spark verify compares with one source; this configuration has several")

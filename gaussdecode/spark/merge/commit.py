@@ -33,7 +33,7 @@ def commit_table(context: Context, work: Work, plan: Plan, part: int) -> None:
     before = work.version
     assert work.schema is not None
     changelog_by = context.changelog_by(before)
-    n_before = work.since if before is None else before.n
+    n_before = -1 if before is None else before.n
     version = TableVersion(
         v=0 if before is None else before.v + 1,
         n=work.to,

@@ -138,7 +138,6 @@ class TablePlan:
         ignore_through: epoch and position that a snapshot already covers, or None.
         stop: the stop that ends it early, or None.
         passed: files that a snapshot replaces unread; for the changelog only.
-        since: for a new table: its changes are known after this entry.
         parts: with several sources, the plan of each by name; `eras` is then empty.
         schema: joint schema of the parts.
         made: schemas that no file has: those after a DDL command, by id.
@@ -152,7 +151,6 @@ class TablePlan:
     ignore_through: tuple[int, ...] | None
     stop: Stop | None = None
     passed: list[ChangeFile] = dataclasses.field(default_factory=list)
-    since: int = -1
     parts: dict[str, "TablePlan"] = dataclasses.field(default_factory=dict)
     schema: TableSchema | None = None
     made: dict[str, TableSchema] = dataclasses.field(default_factory=dict)

@@ -93,18 +93,6 @@ class Run:
             self._leftovers.remove()
         return summary
 
-    def load(self, plan: Plan) -> Summary:
-        """Create first versions of tables, but no version of the database: an apply does that."""
-        try:
-            self._apply_tables(plan, {})
-        finally:
-            self._leftovers.remove()
-        return self._summary
-
-    def held(self) -> dict[str, Applied]:
-        """How far the target's tables are applied, by directory."""
-        return self._stops.applied()
-
     def _only(self) -> set[str] | None:
         if self._options.tables is None:
             return None

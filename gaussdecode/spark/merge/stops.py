@@ -53,7 +53,7 @@ class Stops:
         schema = self._context.store.schema(table, version.schema_id)
         return self._home(table, version, schema).name != table
 
-    def applied(self) -> dict[str, Applied]:
+    def _applied(self) -> dict[str, Applied]:
         """How far each table is applied; its newest version may be ahead of the database's."""
         found: dict[str, Applied] = {}
         store = self._context.store
@@ -94,13 +94,13 @@ class Stops:
 
     def directories(self, names: Iterable[str]) -> set[str]:
         """Directories of the tables that have these directories in the landing now."""
-        homes = {table: of.home for table, of in self.applied().items() if of.home is not None}
+        homes = {table: of.home for table, of in self._applied().items() if of.home is not None}
         found = by_name(homes)
         return {found.get(name, name) for name in names}
 
     def applied_or_stopped(self) -> dict[str, Applied]:
-        """The same, with the stopped tables, and an operator's declarations about columns."""
-        applied = self.applied()
+        """How far each table is applied or stopped, with an operator's declarations about columns."""
+        applied = self._applied()
         for table in {*applied, *self.before}:
             state, stop = applied.get(table, Applied()), self.before.get(table)
             applied[table] = dataclasses.replace(

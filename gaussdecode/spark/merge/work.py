@@ -39,7 +39,6 @@ class Work:
     partition: tuple[str, ...] = ()
     cluster: tuple[str, ...] = ()
     unmatched: int = 0
-    since: int = -1
     source: str | None = None
     parts: dict[str, PartVersion] = dataclasses.field(default_factory=dict)
     comments: dict[int | None, str] = dataclasses.field(default_factory=dict)

@@ -95,7 +95,6 @@ def _work(
         planned.passed,
         planned.ignore_through,
         [] if version is None else context.store.files_of(table, version.current, source),
-        since=planned.since,
         source=source,
         comments=dict(comment for _, comment in planned.comments),
     )

@@ -26,9 +26,6 @@ class Step(enum.StrEnum):
     FILES_REMOVED = "files_removed"
     CATALOG_WRITTEN = "catalog_written"
     CATALOG_COMMITTED = "catalog_committed"
-    RANGE_READ = "range_read"
-    RANGE_FINISHED = "range_finished"
-    TABLES_LOADED = "tables_loaded"
 
 
 _reached: collections.Counter[str] = collections.Counter()

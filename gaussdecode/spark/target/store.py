@@ -59,7 +59,7 @@ _DECIDED: Final = re.compile(r"\d.*\.json")
 _NUMBER: Final = re.compile(r"(\d{20})\.json")
 Json = dict[str, Any]  # decoded JSON
 LOAD: Final = "load"
-"""Directory below the target while existing rows are loaded; see ``gaussdecode spark snapshot``."""
+"""Directory below the target of a load of existing rows, which versions up to 0.2 had."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -263,8 +263,9 @@ class Target:
         """
         if (self.root / LOAD).is_dir():
             raise ConfigError(
-                f"the existing rows of {self.root} are not all loaded: run gaussdecode spark snapshot "
-                f"again, which goes on where it was, or remove {self.root / LOAD} to go without them"
+                f"the existing rows of {self.root} are not all loaded: spark snapshot of an earlier "
+                f"version was interrupted. Finish it with that version, or remove {self.root / LOAD} "
+                "to go without them"
             )
 
     # --- versions --------------------------------------------------------------------------
