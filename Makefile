@@ -129,30 +129,24 @@ bench: setup-test ## every bench that needs no peer, in under ten minutes, to bu
 	$(BIN)/python bench/replay.py --shape wide --times 6 --runs 2 --out $(RESULTS)/replay-wide.json
 	$(BIN)/python bench/gaussdb.py --bytes 1500000000 --decoders 2 4 --curve 10 100 \
 		--curve-bytes 500000000 --runs 2 --out $(RESULTS)/gaussdb.json
-	$(BIN)/python bench/gaussstyles.py --rows 20000 --large 16000000 --runs 2 --out $(RESULTS)/gaussstyles.json
 	$(BIN)/python bench/latency.py --tables 1 16 --seconds 5 --out $(RESULTS)/latency.json
 	$(BIN)/python bench/start.py --runs 3 --out $(RESULTS)/start.json
-	$(BIN)/python bench/ship.py --out $(RESULTS)/ship.json
 	$(BIN)/python bench/scale.py --short --out $(RESULTS)/scale.json
 
 .PHONY: bench-full
-bench-full: setup-test ## the same with enough data to be quoted, and pacing, in about seventy minutes
+bench-full: setup-test ## the same with enough data to be quoted, in about an hour
 	@mkdir -p $(RESULTS)
 	$(BIN)/python bench/decode.py --out $(RESULTS)/decode.json
 	for shape in narrow wide changes small; do \
 		$(BIN)/python bench/live.py --shape $$shape --out $(RESULTS)/live-$$shape.json; \
 	done
-	$(BIN)/python bench/pacing.py --rows 1200000 --runs 3 --out $(RESULTS)/pacing.json
-	$(BIN)/python bench/walsender.py --out $(RESULTS)/walsender.json
 	for shape in narrow wide; do \
 		$(BIN)/python bench/replay.py --shape $$shape --runs 5 --out $(RESULTS)/replay-$$shape.json; \
 	done
 	$(BIN)/python bench/cost.py --out $(RESULTS)/cost.json
 	$(BIN)/python bench/gaussdb.py --out $(RESULTS)/gaussdb.json
-	$(BIN)/python bench/gaussstyles.py --out $(RESULTS)/gaussstyles.json
 	$(BIN)/python bench/latency.py --out $(RESULTS)/latency.json
 	$(BIN)/python bench/start.py --out $(RESULTS)/start.json
-	$(BIN)/python bench/landing_start.py --out $(RESULTS)/landing_start.json
 	$(BIN)/python bench/scale.py --out $(RESULTS)/scale.json
 	$(BIN)/python bench/scale.py --large --curves bytes --out $(RESULTS)/scale-large.json
 
@@ -164,11 +158,6 @@ bench-check: setup ## is a row dearer than in the last release? CPU time and cal
 soak: setup-test ## load, faults and alerts for half an hour; ARGS="--minutes 5 --only cut" is shorter
 	@mkdir -p $(RESULTS)
 	$(BIN)/python bench/soak.py --out $(RESULTS)/soak.json $(ARGS)
-
-.PHONY: soak-lake
-soak-lake: setup-test ## random histories and kills into every format of the lake, for hours; ARGS="--seeds 3" is shorter
-	@mkdir -p $(RESULTS)
-	PYTHONPATH=$(CURDIR)/.venv/pyspark-4.0 $(BIN)/python bench/lakesoak.py --out $(RESULTS)/lakesoak.json $(ARGS)
 
 .PHONY: bench-plot
 bench-plot: setup ## draw the results in build/bench/ to docs/images/

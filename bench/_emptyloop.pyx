@@ -1,12 +1,10 @@
 """Receive a PostgreSQL stream through libpq and drop it: what receiving alone costs.
 
-The same functions of the same libpq as our reader's, called in the same order, paced by a
-fixed rule: with `little_bytes` or more in the socket read on; with less, nap for `nap_us`
-first, so that the server can send more; with nothing, sleep until the socket is readable. A
-gathering nap ends as soon as `little_bytes` are there (SO_RCVLOWAT); an adaptive one is halved
-after one in which twice `little_bytes` arrived, and grows again by little. With a `Pacer` of the
-reader's it chooses between gathering and naps as the reader does. Feedback confirms what was
-received. Nothing is decoded or kept.
+The same functions of the same libpq as our reader's, called in the same order: with `little_bytes`
+or more in the socket read on; with less, nap for `nap_us` first, so that the server can send
+more; with nothing, sleep until the socket is readable. A gathering nap ends as soon as
+`little_bytes` are there (SO_RCVLOWAT). The reader's `Pacer` chooses between gathering and naps.
+Feedback confirms what was received. Nothing is decoded or kept.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
@@ -46,7 +44,6 @@ cdef enum:
     STATUS_SIZE = 34            # 'r', three positions, client time, reply wanted
     STATUS_US = 5000000         # arbitrary, well inside wal_sender_timeout
     LOOK_US = 100000            # longest sleep
-    NAP_STEP_US = 10
     GATHER_US = 3000            # these as in source/_receive.pyx
     GATHERED_BYTES = 32768
     RESTED_BYTES = 16384
@@ -60,9 +57,7 @@ ctypedef int (*has_pending_t)(const void *ssl) noexcept nogil
 
 cdef struct Pace:
     int nap_us
-    int most_nap_us
     int little_bytes
-    bint is_adaptive
     bint is_gathering
     bint is_narrow              # the window closes in each nap: read to the end
     int small_reads             # that brought little in a row, since the last nap
@@ -86,8 +81,8 @@ cdef struct Counts:
 
 
 def receive(owner not None, size_t connection, dict functions not None, int socket_fd,
-            uint64_t end_lsn, int nap_us, int little_bytes, bint is_adaptive, bint is_gathering,
-            Pacer pacer=None, size_t ssl=0, size_t has_pending=0, bint is_narrow=False):
+            uint64_t end_lsn, Pacer pacer not None, size_t ssl, size_t has_pending,
+            bint is_narrow):
     """Take and drop everything up to a position.
 
     Args:
@@ -96,11 +91,7 @@ def receive(owner not None, size_t connection, dict functions not None, int sock
         functions: addresses by name, from `source.postgresql.libpq`.
         socket_fd: its socket.
         end_lsn: the first frame at or after it ends the loop.
-        nap_us: longest nap; 0 for none.
-        little_bytes: nap only when less is waiting.
-        is_adaptive: shorten naps in which much arrived.
-        is_gathering: end naps in which enough arrived.
-        pacer: chooses nap and kind again and again, in place of these.
+        pacer: chooses length and kind of the naps again and again.
         ssl: address of an ``SSL`` that reads ahead; 0 for none.
         has_pending: address of SSL_has_pending of its library.
         is_narrow: the pacer's naps are followed by reading to the end.
@@ -121,10 +112,6 @@ def receive(owner not None, size_t connection, dict functions not None, int sock
     pq.put_copy_data = <put_copy_data_t><size_t>functions["PQputCopyData"]
     pq.flush = <flush_t><size_t>functions["PQflush"]
     pq.freemem = <freemem_t><size_t>functions["PQfreemem"]
-    pace.nap_us = pace.most_nap_us = nap_us
-    pace.little_bytes = little_bytes
-    pace.is_adaptive = is_adaptive
-    pace.is_gathering = is_gathering
     pace.is_narrow = is_narrow
     pace.ssl = <void *>ssl
     pace.has_pending = <has_pending_t>has_pending
@@ -147,7 +134,6 @@ cdef bint run(
     Libpq *pq, int fd, uint64_t end_lsn, Pace *pace, Counts *counts, Pacer pacer
 ) noexcept:
     """Whether the position was reached."""
-    cdef bint is_paced = pacer is not None
     cdef int64_t idle_us, status_us = now_us()
     cdef char *buffer = NULL
     cdef int size
@@ -167,10 +153,9 @@ cdef bint run(
             if now_us() - status_us >= STATUS_US:
                 confirm(pq, counts.last_lsn)
                 status_us = now_us()
-            if is_paced:
-                choose(pacer, pace, counts)
+            choose(pacer, pace, counts)
             idle_us = await_input(fd, pace, counts)
-            if idle_us and is_paced:
+            if idle_us:
                 pacer.pause(idle_us)
             counts.reads += 1
             if not pq.consume_input(pq.connection):
@@ -243,8 +228,6 @@ cdef int64_t await_input(int fd, Pace *pace, Counts *counts) noexcept nogil:
         waiting = waiting_bytes(fd)
     if waiting >= pace.little_bytes or (waiting == 0 and not pace.is_flowing):
         return idle_us
-    if pace.nap_us < NAP_STEP_US:
-        return idle_us
     counts.naps += 1
     if pace.is_gathering:
         gather(fd, pace)
@@ -255,8 +238,6 @@ cdef int64_t await_input(int fd, Pace *pace, Counts *counts) noexcept nogil:
     pace.is_flowing = waiting > 0
     pace.is_short = pace.ssl != NULL and waiting < SHORT_BYTES
     pace.drain_until = counts.bytes + waiting * DRAINED_TENTHS // 10
-    if pace.is_adaptive:
-        adapt(fd, pace)
     return idle_us
 
 
@@ -265,14 +246,6 @@ cdef void gather(int fd, Pace *pace) noexcept nogil:
     wake_at(fd, pace.little_bytes)
     rest(fd, pace.nap_us)
     wake_at(fd, 1)
-
-
-cdef void adapt(int fd, Pace *pace) noexcept nogil:
-    """Shorten the next nap after one in which much arrived."""
-    if waiting_bytes(fd) >= 2 * pace.little_bytes:
-        pace.nap_us //= 2
-    elif pace.nap_us < pace.most_nap_us:
-        pace.nap_us += NAP_STEP_US
 
 
 cdef int waiting_bytes(int fd) noexcept nogil:

@@ -1,12 +1,10 @@
 """Receive a slot's stream through libpq and drop it: the least that any consumer must do.
 
-A contender of `live.py` and `pacing.py`, in a process of its own; prints one JSON object. The
-loop is `_emptyloop.pyx`, compiled to ``build/bench`` when it has changed. Time and CPU time
-begin with START_REPLICATION, so that starting Python and connecting are not counted.
+A contender of `live.py`, in a process of its own; prints one JSON object. The loop is `_emptyloop.pyx`, compiled to
+``build/bench`` when it has changed. Time and CPU time begin with START_REPLICATION, so that
+starting Python and connecting are not counted.
 
-    python bench/emptyloop.py DSN SLOT PUBLICATION END_LSN [--nap-us N] [--little-bytes N]
-        [--pace auto|gather|adaptive|fixed] [--lowat-bytes N] [--rcvbuf-bytes N] [--clamp-bytes N]
-        [--no-ahead] [--wide]
+    python bench/emptyloop.py DSN SLOT PUBLICATION END_LSN
 """
 
 import argparse
@@ -22,14 +20,12 @@ from types import ModuleType
 from typing import Any, Final
 
 from gaussdecode.model.lsn import Lsn
-from gaussdecode.source._pace import PACES, Pacer
+from gaussdecode.source._pace import Pacer
 from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.postgresql import slot as slots
 from gaussdecode.source.postgresql.connection import connect
 from gaussdecode.source.postgresql.libpq import address_of
 
-NAP_US: Final = 3000  # both as in source/_receive.pyx, when it gathers
-LITTLE_BYTES: Final = 32768
 NARROW_BYTES: Final = 65536
 _HERE: Final = Path(__file__).resolve().parent
 _PROJECT: Final = _HERE.parent
@@ -72,13 +68,13 @@ def load() -> ModuleType:
     return module
 
 
-def pacer_for(descriptor: int, *, is_encrypted: bool, is_wide: bool) -> tuple[Pacer, bool]:
+def pacer_for(descriptor: int, *, is_encrypted: bool) -> tuple[Pacer, bool]:
     """What a reader begins with on such a socket, and whether it bounds the receive buffer."""
     with socket.socket(fileno=socket.dup(descriptor)) as copy:
         if copy.family == socket.AF_UNIX:
             return Pacer(0), False
-        if is_encrypted or is_wide:
-            return Pacer(5 if is_encrypted else 4), False
+        if is_encrypted:
+            return Pacer(5), False
         copy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, NARROW_BYTES)
         return Pacer(3), True
 
@@ -91,40 +87,24 @@ def receive(args: argparse.Namespace) -> dict[str, Any]:
             connection.server_version, [args.publication], messages=True, only_local=False
         )
         pgconn = connection.pgconn
-        if args.rcvbuf_bytes or args.clamp_bytes:
-            with socket.socket(fileno=socket.dup(pgconn.socket)) as copy:
-                if args.rcvbuf_bytes:
-                    copy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, args.rcvbuf_bytes)
-                if args.clamp_bytes:
-                    copy.setsockopt(socket.IPPROTO_TCP, socket.TCP_WINDOW_CLAMP, args.clamp_bytes)
-        if args.lowat_bytes:
-            with socket.socket(fileno=socket.dup(pgconn.socket)) as copy:
-                copy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, args.lowat_bytes)
         began, cpu = time.perf_counter(), time.process_time()
         slots.start_stream(connection, args.slot, Lsn(0), options)
-        is_encrypted = bool(pgconn.ssl_in_use)
-        ahead = connection.read_ahead() if not args.no_ahead else None
-        pacer, is_narrow = None, False
-        if args.pace == "auto":
-            pacer, is_narrow = pacer_for(
-                pgconn.socket, is_encrypted=is_encrypted, is_wide=args.wide
-            )
+        ahead = connection.read_ahead()
+        pacer, is_narrow = pacer_for(pgconn.socket, is_encrypted=bool(pgconn.ssl_in_use))
         counts: dict[str, int] = loop.receive(
             pgconn, address_of(pgconn), connection.libpq.addresses, pgconn.socket,
-            Lsn.parse(args.end), args.nap_us, args.little_bytes,
-            args.pace == "adaptive", args.pace == "gather",
-            pacer, *((0, 0) if ahead is None else (ahead.ssl, ahead.has_pending)), is_narrow,
+            Lsn.parse(args.end), pacer,
+            *((0, 0) if ahead is None else (ahead.ssl, ahead.has_pending)), is_narrow,
         )  # fmt: skip
         seconds, spent = time.perf_counter() - began, time.process_time() - cpu
         connection.end_stream()
-    found = {} if pacer is None else {"best": PACES[pacer.best], "rates": pacer.rates()}
-    return {"seconds": seconds, "cpu_seconds": spent, **counts, **found}
+    return {"seconds": seconds, "cpu_seconds": spent, **counts}
 
 
-def run(dsn: str, slot: str, publication: str, end: Lsn, *pacing: str) -> dict[str, Any]:
+def run(dsn: str, slot: str, publication: str, end: Lsn) -> dict[str, Any]:
     """Run the loop in a process of its own; give what `receive` gives."""
     build()
-    command = [sys.executable, __file__, dsn, slot, publication, str(end), *pacing]
+    command = [sys.executable, __file__, dsn, slot, publication, str(end)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"the empty loop failed:\n{done.stderr}")
@@ -137,14 +117,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     for name in ("dsn", "slot", "publication", "end"):
         parser.add_argument(name)
-    parser.add_argument("--nap-us", type=int, default=NAP_US)
-    parser.add_argument("--little-bytes", type=int, default=LITTLE_BYTES)
-    parser.add_argument("--pace", choices=("auto", "gather", "adaptive", "fixed"), default="auto")
-    parser.add_argument("--lowat-bytes", type=int, default=0, help="SO_RCVLOWAT; 0 leaves it")
-    parser.add_argument("--rcvbuf-bytes", type=int, default=0, help="SO_RCVBUF; 0 leaves it")
-    parser.add_argument("--clamp-bytes", type=int, default=0, help="TCP_WINDOW_CLAMP; 0 leaves it")
-    parser.add_argument("--no-ahead", action="store_true", help="TLS record by record")
-    parser.add_argument("--wide", action="store_true", help="let the receive buffer grow")
     print(json.dumps(receive(parser.parse_args())))
 
 

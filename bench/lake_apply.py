@@ -20,28 +20,41 @@ of a hundred changes each are measured instead, in this process. Needs Spark 4.0
 """
 
 import argparse
+import contextlib
 import itertools
 import json
+import os
+import sys
 import tempfile
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 
 import corpus
+import numpy as np
+import pyarrow as pa
 import pytest
+from kit.history import START, LandingWriter, Table, describe
+from kit.history import Column as KitColumn
 from kit.icebergcatalog import in_a_file
 from kit.jars import jars
 from pyiceberg.catalog import Catalog
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
-from spark_apply import NAMES, POSITION, Source, all_changes, checksum, session, timed
 
+from gaussdecode.demo.java import provide_java
+from gaussdecode.model.landing import EntryKind
 from gaussdecode.spark.apply import Options, apply_with
+from gaussdecode.spark.log.landing import Landing
 from gaussdecode.spark.merge.engine import Engine, LocalEngine, SparkEngine
 from gaussdecode.spark.query import current
 from gaussdecode.spark.target.formats import DELTA, ICEBERG, settings
 
+NAMES: Final = ("id", "doc", "a", "b", "c", "d")
+_FILE_ROWS: Final = 250_000
+_POSITION: Final = ("gd_epoch", "gd_lsn", "gd_seq")
 _CATALOG: Final = "lake"  # of `in_a_file`
 _PROPERTIES: Final = {
     DELTA: "'delta.enableDeletionVectors' = 'true'",
@@ -50,10 +63,161 @@ _PROPERTIES: Final = {
 }
 
 
+def table() -> Table:
+    """The table."""
+    types = (pa.int64(), pa.string(), pa.int32(), pa.float64(), pa.string(), pa.int64())
+    columns = [
+        KitColumn(i, name, of, toast=name == "doc")
+        for i, (name, of) in enumerate(zip(NAMES, types, strict=True), 1)
+    ]
+    return Table("t", columns, (1,), full=False)
+
+
+class Source:
+    """Lands rows of the table in large files."""
+
+    def __init__(self, root: Path, seed: int) -> None:
+        self.writer = LandingWriter(root)
+        self.table = table()
+        self.rng = np.random.default_rng(seed)
+        self.lsn = 0
+        self.keys = 0
+        self.alive = np.empty(0, dtype=np.int64)
+
+    def land(self, ops: np.ndarray[Any, Any], keys: np.ndarray[Any, Any]) -> None:
+        """Land one entry."""
+        schema_id, files = self.writer.schema_id(self.table), []
+        self.lsn += 1000
+        for start in range(0, len(ops), _FILE_ROWS):
+            rows = self.rows(
+                ops[start : start + _FILE_ROWS], keys[start : start + _FILE_ROWS], start
+            )
+            path = f"data/public.t/gd_date=2026-01-31/{self.writer.n:020d}-{start}.parquet"
+            files.append(
+                describe(self.writer.root, path, "public.t", schema_id, rows, group_rows=131072)
+            )
+        self.writer.entry(EntryKind.DATA, self.lsn, files, START)
+
+    def rows(self, ops: np.ndarray[Any, Any], keys: np.ndarray[Any, Any], seq: int) -> pa.Table:
+        """Some changes."""
+        count, rng = len(ops), self.rng
+        is_delete = ops == "D"
+        unsent = (ops == "U") & (rng.random(count) < 0.1)
+        schema = self.table.schema()
+        old = pa.StructArray.from_arrays(
+            [pa.array(keys)], fields=[pa.field("id", pa.int64())], mask=pa.array(~is_delete)
+        )
+        names = pa.array([["doc"] if out else None for out in unsent],
+                         schema.field("gd_unchanged").type)  # fmt: skip
+        words = np.array([f"word {i} of some text that compresses" for i in range(1000)])
+
+        def column(values: Any, mask: Any = is_delete) -> pa.Array:
+            return pa.array(values, mask=mask)
+
+        content = {
+            "gd_op": pa.array(ops), "gd_epoch": pa.array(np.zeros(count, dtype=np.int32)),
+            "gd_lsn": pa.array(np.full(count, self.lsn)),
+            "gd_seq": pa.array(np.arange(seq, seq + count)),
+            "gd_csn": pa.nulls(count, pa.int64()), "gd_xid": pa.array(np.full(count, self.lsn)),
+            "gd_ts": pa.array(np.full(count, 1_770_000_000_000_000)).cast(
+                pa.timestamp("us", tz="UTC")),
+            "gd_unchanged": names, "gd_old": old,
+            "gd_raw": pa.nulls(count, schema.field("gd_raw").type),
+            "id": column(keys), "doc": column(words[rng.integers(0, 1000, count)],
+                                              is_delete | unsent),
+            "a": column(rng.integers(0, 1 << 30, count).astype(np.int32)),
+            "b": column(rng.random(count)), "c": column(words[rng.integers(0, 1000, count)]),
+            "d": column(rng.integers(0, 1 << 60, count)),
+        }  # fmt: skip
+        return pa.table([content[name] for name in schema.names], schema=schema)
+
+    def insert(self, count: int) -> None:
+        """Land new rows."""
+        self.land(np.full(count, "I"), self.fresh(count))
+
+    def fresh(self, count: int) -> np.ndarray[Any, Any]:
+        """New keys."""
+        found = np.arange(self.keys, self.keys + count)
+        self.keys += count
+        self.alive = np.concatenate([self.alive, found])
+        return found
+
+    def change(self, count: int) -> None:
+        """Land random changes of rows that are there: eight updates to one delete and one insert."""
+        ops = self.rng.choice(["U", "D", "I"], count, p=[0.8, 0.1, 0.1])
+        keys = np.empty(count, dtype=np.int64)
+        gone = self.rng.choice(self.alive, int((ops == "D").sum()), replace=False)
+        self.alive = np.setdiff1d(self.alive, gone, assume_unique=True)
+        keys[ops == "D"] = gone
+        keys[ops == "U"] = self.rng.choice(self.alive, int((ops == "U").sum()))
+        keys[ops == "I"] = self.fresh(int((ops == "I").sum()))
+        self.land(ops, keys)
+
+
+def all_changes(spark: SparkSession, root: Path, first: int) -> DataFrame:
+    """Landed rows from an entry on, with the key of deletes in its column."""
+    landing = Landing(root)
+    paths = [
+        str(root / file.path)
+        for entry in landing.entries(first, landing.last_n)
+        for file in entry.files
+    ]
+    key = F.coalesce("id", F.col("gd_old.id")).alias("id")
+    rest = [name for name in NAMES if name != "id"]
+    return spark.read.parquet(*paths).select("gd_op", *_POSITION, "gd_unchanged", key, *rest)
+
+
+def timed(run: Callable[[], object]) -> tuple[float, float]:
+    """Seconds it takes, and CPU seconds."""
+    begun, used = time.perf_counter(), cpu_seconds()
+    run()
+    return time.perf_counter() - begun, cpu_seconds() - used
+
+
+_used: dict[int, int] = {}
+"""Clock ticks of each process that was seen: what ends takes its own time with it."""
+
+
+def cpu_seconds() -> float:
+    """What this process and all that it started have used, those that were seen and ended included."""
+    times: dict[int, tuple[int, int]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = path.read_text().rpartition(")")[2].split()
+            times[int(path.parent.name)] = int(fields[1]), int(fields[11]) + int(fields[12])
+    ours = {os.getpid()}
+    while more := {pid for pid, (parent, _) in times.items() if parent in ours} - ours:
+        ours |= more
+    _used.update({pid: times[pid][1] for pid in ours if pid in times})
+    return sum(_used.values()) / os.sysconf("SC_CLK_TCK")
+
+
+def checksum(frame: DataFrame) -> tuple[Any, ...]:
+    """Rows and sums, to see that all ways give the same."""
+    row = frame.agg(F.count("*"), F.sum(F.xxhash64(*NAMES).cast("decimal(38,0)"))).collect()[0]
+    return tuple(row)
+
+
+def session(scratch: Path, more: Mapping[str, str]) -> SparkSession:
+    """A local Spark on all cores, with more settings."""
+    os.environ["JAVA_HOME"] = str(provide_java(scratch))
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    cores = os.cpu_count() or 1
+    builder = SparkSession.builder.master(f"local[{cores}]").appName("bench")
+    for name, value in {
+        "spark.ui.enabled": "false", "spark.driver.memory": "4g", "spark.log.level": "ERROR",
+        "spark.ui.showConsoleProgress": "false", "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(2 * cores), "spark.local.dir": str(scratch),
+        **more,
+    }.items():  # fmt: skip
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
 def newest(spark: SparkSession, root: Path, first: int) -> DataFrame:
     """The newest change of each key in the entries from one on."""
     rows = all_changes(spark, root, first)
-    by_key = Window.partitionBy("id").orderBy(*POSITION)
+    by_key = Window.partitionBy("id").orderBy(*_POSITION)
     sent = F.when(F.col("gd_unchanged").isNull(), F.struct("doc"))
     filled = F.last(sent, ignorenulls=True).over(by_key)
     is_last = F.lead("gd_op").over(by_key).isNull()

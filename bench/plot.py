@@ -1,10 +1,10 @@
-"""Draw the curves of results for the documentation.
+"""Draw results for the documentation.
 
     python bench/plot.py RESULTS DIRECTORY
 
 RESULTS is the directory that `make bench` fills; what is not there is not drawn. Needs
-matplotlib, which the extra ``bench`` brings. Lines are medians, bars reach from the lowest
-to the highest run.
+matplotlib, which the extra ``bench`` brings. Bars are medians, with lines from the lowest to
+the highest run.
 """
 
 import argparse
@@ -17,16 +17,9 @@ import matplotlib as mpl
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
-import pacing
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-_AXES: Final = {
-    "bytes": ("recorded_bytes", "bytes of stream"),
-    "tables": ("tables", "tables"),
-    "columns": ("columns", "columns"),
-    "transaction": ("rows_per_transaction", "rows per transaction"),
-}
 _SHAPES: Final = ("narrow", "wide", "changes", "small")
 _LIVE: Final = {
     "pg_recvlogical": "pg_recvlogical, writes nothing",
@@ -53,53 +46,6 @@ def _error(spread: dict[str, float]) -> list[list[float]]:
 
 def _bar(panel: Axes, x: float, spread: dict[str, float], width: float, **style: Any) -> None:
     panel.bar(x, spread["median"], width, yerr=_error(spread), capsize=3, **style)
-
-
-def draw_scale(results: dict[str, Result]) -> Figure:
-    """Throughput and memory over each thing that grows."""
-    curves: dict[str, list[Result]] = {}
-    for name in ("scale", "scale-large"):  # the large one has a longer curve of bytes
-        curves |= results.get(name, {}).get("curves", {})
-    figure, panels = plt.subplots(
-        2, len(curves), figsize=(3.5 * len(curves), 6), sharey="row", squeeze=False
-    )
-    for column, (curve, points) in enumerate(curves.items()):
-        key, label = _AXES[curve]
-        x = [point[key] for point in points]
-        panels[0][column].plot(x, [point["mb_per_second"] for point in points], "o-")
-        for process in points[0]["peak_memory"]:
-            memory = [point["peak_memory"].get(process, 0) / 1e6 for point in points]
-            panels[1][column].plot(x, memory, "o-", label=process)
-        for panel in (panels[0][column], panels[1][column]):
-            panel.set_xscale("log")
-            panel.grid(alpha=0.3)
-        panels[1][column].set_xlabel(label)
-    for row in panels:
-        row[0].set_ylim(bottom=0)  # last: it ends the scaling to what is drawn
-    panels[1][0].legend()
-    panels[0][0].set_ylabel("MB/s of stream to durable Parquet")
-    panels[1][0].set_ylabel("peak memory, MB")
-    return figure
-
-
-def draw_latency(results: dict[str, Result]) -> Figure:
-    """From commit to visible, by tables, for each interval."""
-    curve = results["latency"]["curve"]
-    intervals = sorted({point["interval_ms"] for point in curve})
-    figure, panels = plt.subplots(1, len(intervals), figsize=(5 * len(intervals), 4), squeeze=False)
-    for panel, interval in zip(panels[0], intervals, strict=True):
-        points = [point for point in curve if point["interval_ms"] == interval]
-        x = [point["tables"] for point in points]
-        for name in ("p50_ms", "p99_ms"):
-            panel.plot(x, [point[name] for point in points], "o-", label=name.removesuffix("_ms"))
-        panel.axhline(interval, linestyle="--", color="grey", label="max-commit-interval")
-        panel.set_xscale("log")
-        panel.set_ylim(bottom=0)
-        panel.set_xlabel("active tables")
-        panel.set_ylabel("ms from commit to visible")
-        panel.grid(alpha=0.3)
-        panel.legend()
-    return figure
 
 
 def draw_live(results: dict[str, Result]) -> Figure:
@@ -129,83 +75,6 @@ def draw_live(results: dict[str, Result]) -> Figure:
     return figure
 
 
-def draw_replay(results: dict[str, Result]) -> Figure:
-    """MB/s on one core and on two, with Parquet and with a null sink."""
-    shapes = [shape for shape in _SHAPES if f"replay-{shape}" in results]
-    figure, panels = plt.subplots(
-        1, len(shapes), figsize=(5 * len(shapes), 4), squeeze=False, sharey=True
-    )
-    for panel, shape in zip(panels[0], shapes, strict=True):
-        result = results[f"replay-{shape}"]
-        kinds = [key.removesuffix("_cores_1") for key in result if key.endswith("_cores_1")]
-        for x, kind in enumerate(kinds):
-            for cores in (1, 2):
-                spread = result[f"{kind}_cores_{cores}"]["mb_per_second"]
-                label = f"{cores} core{'s' * (cores > 1)}" if x == 0 else None
-                _bar(panel, x + 0.4 * (cores - 1.5), spread, 0.35, color=f"C{cores}", label=label)
-        names = [kind.replace("null_", "null sink,\n").replace("_", " ") for kind in kinds]
-        panel.set_xticks(range(len(kinds)), names, fontsize=8)
-        panel.set_title(shape)
-        panel.grid(alpha=0.3, axis="y")
-    panels[0][0].set_ylabel("MB/s of recording")
-    panels[0][0].legend()
-    return figure
-
-
-def draw_gaussdb(results: dict[str, Result]) -> Figure:
-    """MB/s by decoders, also over TLS, and the cost of a byte by columns."""
-    result = results["gaussdb"]
-    figure, (rates, costs) = plt.subplots(1, 2, figsize=(11, 4))
-    bars = {key: result[key] for key in result if key.startswith("decoders_")}
-    bars |= {f"{key}, TLS": found for key, found in result["tls"].items() if "decoders_" in key}
-    for x, found in enumerate(bars.values()):
-        _bar(rates, x, found["wire_mb_per_second"], 0.6)
-    rates.set_xticks(range(len(bars)), [name.replace("_", " ") for name in bars], fontsize=8)
-    rates.set_ylabel("MB/s of wire to durable Parquet")
-    points = result["columns_curve"]
-    (name,) = (key for key in points[0] if key.startswith("decoders_"))
-    spreads = [point[name]["cpu_seconds_per_gb"] for point in points]
-    low, high = zip(*((low[0], high[0]) for low, high in map(_error, spreads)), strict=True)
-    medians = [spread["median"] for spread in spreads]
-    costs.errorbar([p["columns"] for p in points], medians, [low, high], fmt="o-", capsize=3)
-    costs.set_ylim(bottom=0)
-    costs.set_xlabel("columns")
-    costs.set_ylabel("CPU seconds per GB of wire")
-    for panel in (rates, costs):
-        panel.grid(alpha=0.3, axis="y")
-    return figure
-
-
-def draw_pacing(results: dict[str, Result]) -> Figure:
-    """What each way of pacing reads gives in each place, and what it costs the loop and the server."""
-    result = results["pacing"]
-    places = {name: result[name] for name in pacing.PLACES if name in result}
-    figure, panels = plt.subplots(2, len(places), figsize=(4.5 * len(places), 7), squeeze=False)
-    for column, (place, found) in enumerate(places.items()):
-        paces = found["paces"]
-        rates, costs = panels[0][column], panels[1][column]
-        for x, (name, spreads) in enumerate(paces.items()):
-            ours = name == pacing.AUTO
-            _bar(rates, x, spreads["rows_per_second"], 0.7, color="C1" if ours else "C0")
-            below = 0.0
-            for key, color in (
-                ("walsender_cpu_seconds_per_million_rows", "C3"),
-                ("cpu_seconds_per_million_rows", "C1" if ours else "C0"),
-            ):
-                height = spreads[key]["median"]
-                costs.bar(x, height, 0.7, bottom=below, color=color)
-                below += height
-        base = found["pg_recvlogical_rows_per_second"]["median"]
-        rates.axhline(base, linestyle="--", color="grey", label="pg_recvlogical")
-        rates.legend()
-        rates.set_title(place)
-        for panel, label in ((rates, "rows/s"), (costs, "CPU s per M rows: walsender, loop")):
-            panel.set_xticks(range(len(paces)), paces, rotation=60, ha="right", fontsize=7)
-            panel.set_ylabel(label)
-            panel.grid(alpha=0.3, axis="y")
-    return figure
-
-
 def draw_cost(results: dict[str, Result]) -> Figure:
     """CPU seconds of one more GB, beside the same values from CSV to Parquet."""
     found = results["cost"]["scenarios"]
@@ -227,12 +96,7 @@ def draw_cost(results: dict[str, Result]) -> Figure:
 
 _DRAWINGS: Final[dict[str, Callable[[dict[str, Result]], Figure]]] = {
     "live": draw_live,
-    "pacing": draw_pacing,
-    "replay": draw_replay,
-    "gaussdb": draw_gaussdb,
     "cost": draw_cost,
-    "latency": draw_latency,
-    "scale": draw_scale,
 }
 
 

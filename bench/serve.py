@@ -21,6 +21,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 from typing import Any, Final, Self
@@ -30,7 +31,6 @@ import processes
 from kit.daemon import Daemon
 from kit.postgres import Database
 from live import run_daemon
-from walsender import Watch
 
 from gaussdecode.demo.ports import free_port
 from gaussdecode.model.lsn import Lsn
@@ -51,7 +51,40 @@ PLUGINS: Final[dict[str, tuple[str, dict[str, str]]]] = {
         {"parallel-decode-num": "2", "decode-style": "b", "sending-batch": "1"},
     ),
 }
+_TICKS: Final = os.sysconf("SC_CLK_TCK")
+_LOOK_SECONDS: Final = 0.01
 _FROM_THE_BEGINNING: Final = "-c gaussdecode.start_lsn=earliest"
+
+
+class Watch(threading.Thread):
+    """Remembers the CPU time of the walsender of a slot for as long as it lives."""
+
+    def __init__(self, database: Database, slot: str) -> None:
+        super().__init__(daemon=True)
+        self._database = database
+        self._slot = slot
+        self.user = self.system = 0.0
+        self.is_over = threading.Event()
+
+    def run(self) -> None:
+        """Find its process, and look until it has gone."""
+        pid = None
+        with self._database.connect() as session:
+            while pid is None and not self.is_over.is_set():
+                found = session.execute(
+                    "SELECT active_pid FROM pg_replication_slots WHERE slot_name = %s", [self._slot]
+                ).fetchone()
+                pid = found[0] if found else None
+        while pid is not None and self._look(Path(f"/proc/{pid}/stat")):
+            time.sleep(_LOOK_SECONDS)
+
+    def _look(self, path: Path) -> bool:
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:
+            return False
+        self.user, self.system = int(fields[11]) / _TICKS, int(fields[12]) / _TICKS
+        return True
 
 
 class Serving:
