@@ -30,7 +30,7 @@ from gaussdecode.snapshot.output import Output, SnapshotEntry
 from gaussdecode.snapshot.read import ChunkReaders, Counts, TableTask, Total, open_reader
 from gaussdecode.source.export import CANCELLED, TableReader, View
 from gaussdecode.source.exporters import exporter_of
-from gaussdecode.source.lookup import Lookup, lookup_of
+from gaussdecode.source.lookup import lookup_of
 
 _LONGEST_HOLD: Final = 64  # times the first wait
 PAGE_BYTES: Final = 8192
@@ -140,8 +140,24 @@ class Tools:
             raise SourceError(error.reason, error.sqlstate) from error
 
     def task(self, reader: TableReader, item: Wanted) -> TableTask:
-        """Look a table up, in the transaction of the reader."""
-        return look_up(self.config, self._catalog, reader, item, self.source)
+        """Look a table up, in the transaction of the reader; its rows land as the stream's do."""
+        shape = reader.shape(item.table)
+        relation = shape.relation
+        names = safe_columns([column.name for column in relation.columns])
+        known = self._catalog.look_up(relation)
+        skipped = frozenset[int]()
+        if self.config.decoding.skip_generated_columns:
+            skipped = generated_columns(relation, known, shape.numbers)
+        # The numbers are those of the view itself.
+        placed = Placed(shape.numbers, None, Known(frozenset(shape.numbers)))
+        record = schema_record(relation, names, known, placed, skipped)
+        schema = table_schema(relation.columns, names, skipped)
+        if self.source is not None:
+            record[SOURCE] = self.source
+            schema = with_source(schema)
+        schema_id = fingerprint(record)
+        landed = Landed(item.directory, schema_id, schema, tuple(names), relation, 0, skipped)
+        return TableTask(shape, landed, item.where, record)
 
     def output(self, item: Wanted, task: TableTask, view: View, since_n: int) -> Output:
         """Output for the rows of a table, at the position of a view; see `Output`."""
@@ -242,36 +258,6 @@ class Tools:
         for title, done in found.items():
             named = title_of(self.source, title)
             _log.info(Event.SNAPSHOT_LANDED, table=named, entry=entry.n, rows=done["rows"])
-
-
-def look_up(
-    config: Config, catalog: Lookup, reader: TableReader, item: Wanted, source: str | None = None
-) -> TableTask:
-    """Look a table up, in the transaction of the reader; its rows land as the stream's do.
-
-    Args:
-        config: configuration of the source.
-        catalog: catalogue lookups, in the same transaction.
-        reader: reader of the table.
-        item: the table.
-        source: its name, where there are several.
-    """
-    shape = reader.shape(item.table)
-    relation = shape.relation
-    names = safe_columns([column.name for column in relation.columns])
-    known = catalog.look_up(relation)
-    skipped = frozenset[int]()
-    if config.decoding.skip_generated_columns:
-        skipped = generated_columns(relation, known, shape.numbers)
-    # The numbers are those of the view itself.
-    placed = Placed(shape.numbers, None, Known(frozenset(shape.numbers)))
-    record = schema_record(relation, names, known, placed, skipped)
-    schema = table_schema(relation.columns, names, skipped)
-    if source is not None:
-        record[SOURCE] = source
-        schema = with_source(schema)
-    landed = Landed(item.directory, fingerprint(record), schema, tuple(names), relation, 0, skipped)
-    return TableTask(shape, landed, item.where, record)
 
 
 def key_names(task: TableTask) -> list[str] | None:

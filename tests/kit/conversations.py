@@ -116,13 +116,13 @@ def _snapshot(path: Path) -> None:
 def _sums(path: Path) -> None:
     """The source's side of ``spark verify``."""
     config = load(path)
-    address = source_address(config)
     if config.source.publication:
+        address = source_address(config)
         with held_view(address, config.slot, VIEW_SECONDS) as (_, name):
             _look_at_table(PgSums(address, name))
         return
     with exporter_of(config).open_view(VIEW_SECONDS, lambda: False) as view:
-        _look_at_table(GaussSums(config, address, view))
+        _look_at_table(GaussSums(config, view))
 
 
 def _look_at_table(sums: SourceSums) -> None:

@@ -255,7 +255,7 @@ class Comparison:
     def _sums(self, held: Held) -> SourceSums:
         if self.config is None or self.server.kind is SourceKind.POSTGRESQL:
             return PgSums(self.server.address, held.name)
-        return GaussSums(self.config, self.server.address, held)
+        return GaussSums(self.config, held)
 
     def _compare(
         self, source: SourceSums, database: DatabaseVersion, since: _Since, table: str,

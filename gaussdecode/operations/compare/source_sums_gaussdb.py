@@ -7,7 +7,6 @@ from typing import Final
 from gaussdecode.model.types import is_numeric
 from gaussdecode.operations.compare.source_sums import SourceSums, SourceTable
 from gaussdecode.settings.sections import Config
-from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.export import (
     Exported,
     PublishedTable,
@@ -31,12 +30,11 @@ class GaussSums(SourceSums):
 
     Args:
         config: configuration of a source of kind gaussdb.
-        address: address of its server.
         view: snapshot to import.
     """
 
-    def __init__(self, config: Config, address: SourceAddress, view: Exported) -> None:
-        exporter = GaussExporter(config, address)
+    def __init__(self, config: Config, view: Exported) -> None:
+        exporter = GaussExporter(config)
         self._reader = exporter.open_reader(config.snapshot.statement_timeout, lambda: False)
         for setting in _SETTINGS:
             self.query(setting)

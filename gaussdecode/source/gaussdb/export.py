@@ -257,11 +257,10 @@ class GaussExporter:
 
     Args:
         config: configuration of a source of kind gaussdb.
-        address: address of its server; None for what `config` says.
     """
 
-    def __init__(self, config: Config, address: SourceAddress | None = None) -> None:
-        self._address = address or source_address(config)
+    def __init__(self, config: Config) -> None:
+        self._address = source_address(config)
         self._white_list = WhiteList(config.decoding.white_tables)
         self._nudge = config.snapshot.nudge if config.hides_empty_commits else ""
         self._view = CsnView if config.lands_by_csn else View

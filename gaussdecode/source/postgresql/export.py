@@ -350,12 +350,11 @@ class PgExporter:
 
     Args:
         config: configuration of a source of kind postgresql.
-        address: address of its server; None for what `config` says.
     """
 
-    def __init__(self, config: Config, address: SourceAddress | None = None) -> None:
+    def __init__(self, config: Config) -> None:
         self._config = config
-        self._address = address or source_address(config)
+        self._address = source_address(config)
 
     def open_view(self, seconds: float, should_stop: Callable[[], bool]) -> View:
         """See `export.Exporter`."""

@@ -10,7 +10,6 @@ machine takes these from a file that the URL names, from the environment, or fro
 import contextlib
 import dataclasses
 import functools
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -169,12 +168,6 @@ def place_of(given: Given) -> Place:
     return ObjectPath(MirrorConfig(url=url, **_options(url, parts.query)))
 
 
-def mirror_place(settings: MirrorConfig) -> Place:
-    """Place of a landing's mirror."""
-    parts = urlsplit(settings.url)
-    return Path(unquote(parts.path)) if parts.scheme == "file" else ObjectPath(settings)
-
-
 def _options(url: str, query: str) -> dict[str, Any]:  # Any: of several types
     """Parse the settings after the question mark of a URL."""
     types = {field.name: field.metadata["setting"].type for field in _fields()}
@@ -281,15 +274,6 @@ def read_table(
 
 
 # --- writing --------------------------------------------------------------------------------
-
-
-def remove_tree(place: Place) -> None:
-    """Remove everything below a directory, if it exists."""
-    if not isinstance(place, ObjectPath):
-        shutil.rmtree(place, ignore_errors=True)
-        return
-    for file in files_below(place):
-        (place / file.path).unlink()
 
 
 def put_new(place: ObjectPath, content: bytes) -> bool:

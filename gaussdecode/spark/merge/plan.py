@@ -640,12 +640,12 @@ def plan_table(
     """Cut the files of a table into eras and find where it became empty."""
     ordered = in_order(landing, files)
     schemas = {
-        change.file.schema_id: TableSchema.from_record(
-            change.file.schema_id,
-            landing.schema_record(change.file.table, change.file.schema_id),
-            state.decided.numbers.get(change.file.schema_id),
+        schema_id: TableSchema.from_record(
+            schema_id,
+            landing.schema_record(directory, schema_id),
+            state.decided.numbers.get(schema_id),
         )
-        for change in ordered
+        for schema_id, directory in {c.file.schema_id: c.file.table for c in ordered}.items()
     }
     plan = TablePlan(table, to, [], state.ignore_through)
     before = state.schema
