@@ -21,7 +21,7 @@ import pyarrow as pa
 from gaussdecode.errors import DiskError, LandingError
 from gaussdecode.host import lazy_pyarrow
 from gaussdecode.land.commitlog import ORDER_CSN, CommitLog
-from gaussdecode.land.entry_steps import Draft, HiddenFile
+from gaussdecode.land.entry_steps import Draft
 from gaussdecode.land.names import compact_directory
 from gaussdecode.land.parquet import ParquetSink
 from gaussdecode.model.entry import CommitEntry
@@ -81,7 +81,7 @@ def compact(
     if block + log.block > log.next_n:
         return None
     smalls, through = collect_small(log.iterate(first, block + log.block - 1), small_bytes)
-    files: list[HiddenFile] = []
+    files: list[LandingFile] = []
     replaced: dict[str, Replacement] = {}
     skipped: list[str] = []
     for group in plan_groups(smalls, target_bytes):
@@ -149,7 +149,7 @@ def plan_groups(smalls: list[Small], target_bytes: int) -> Iterator[list[Small]]
             yield group
 
 
-def merge(log: CommitLog, block: int, files: list[LandingFile], compression: str) -> HiddenFile:
+def merge(log: CommitLog, block: int, files: list[LandingFile], compression: str) -> LandingFile:
     """Write the rows of several files into one hidden file.
 
     Raises:
@@ -196,7 +196,7 @@ def joint_schema(schemas: Sequence[pa.Schema]) -> pa.Schema:
     return joint
 
 
-def _described(sink: ParquetSink, files: list[LandingFile], order: str) -> HiddenFile:
+def _described(sink: ParquetSink, files: list[LandingFile], order: str) -> LandingFile:
     first, last = files[0].first, files[-1].last  # in the order of CSNs, positions may fall
     if order != ORDER_CSN:  # files of early versions may overlap
         first, last = min(file.first for file in files), max(file.last for file in files)
@@ -204,7 +204,7 @@ def _described(sink: ParquetSink, files: list[LandingFile], order: str) -> Hidde
     ops: Counter[str] = Counter()
     for file in files:
         ops.update(file.ops)
-    return HiddenFile(
+    return LandingFile(
         path=sink.path,
         table=files[0].table,
         rows=sink.rows,
@@ -253,7 +253,7 @@ def _joined(tables: list[pa.Table], schema: pa.Schema) -> pa.Table:
     return whole.combine_chunks()
 
 
-def _abandon(log: CommitLog, files: list[HiddenFile]) -> None:
+def _abandon(log: CommitLog, files: list[LandingFile]) -> None:
     for file in files:
         try:
             log.disk.remove(file.path)

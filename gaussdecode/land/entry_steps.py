@@ -43,46 +43,12 @@ from gaussdecode.model.entry import IN_ORDER, SUMS, SUMS_BY_SOURCE, CommitEntry
 from gaussdecode.model.landing import (
     EntryKind,
     LandingFile,
-    Position,
     Replacement,
     SchemaChange,
     SourcePosition,
     Truncate,
 )
 from gaussdecode.model.request import Reached
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class HiddenFile:
-    """A finished, durable Parquet file that no entry names yet.
-
-    Attributes:
-        path: under its hidden name.
-        table: encoded directory name.
-        rows: number of rows.
-        bytes: size of the file.
-        first: position of its first row.
-        last: position of its last row.
-        schema_id: schema id of its rows.
-        ops: rows by operation.
-        has_unchanged: some row has unchanged TOAST columns.
-        has_key_change: some row changes its key.
-        checksum: ``sha256:`` and digest.
-        source: source whose rows they are, where there are several; else None.
-    """
-
-    path: str
-    table: str
-    rows: int
-    bytes: int
-    first: Position
-    last: Position
-    schema_id: str
-    ops: dict[str, int]
-    has_unchanged: bool
-    has_key_change: bool
-    checksum: str
-    source: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -102,7 +68,7 @@ class Draft:
         kind: kind of the entry.
         position: position of the source, or None where it does not move.
         commit_time: commit time of the newest transaction, or None.
-        files: hidden and durable.
+        files: finished and durable, each with its hidden path; no entry names them yet.
         schemas: schema files the entry needs.
         truncates: tables emptied.
         schema_changes: tables whose rows change over.
@@ -117,7 +83,7 @@ class Draft:
     kind: EntryKind
     position: SourcePosition | None = None
     commit_time: dt.datetime | None = None
-    files: tuple[HiddenFile, ...] = ()
+    files: tuple[LandingFile, ...] = ()
     schemas: tuple[PendingSchema, ...] = ()
     truncates: tuple[Truncate, ...] = ()
     schema_changes: tuple[SchemaChange, ...] = ()
@@ -255,7 +221,7 @@ def _check_order(entry: CommitEntry) -> None:
 
 def _place(
     draft: Draft, n: int, date: dt.date
-) -> tuple[list[HiddenFile], list[LandingFile], list[tuple[str, str]]]:
+) -> tuple[list[LandingFile], list[LandingFile], list[tuple[str, str]]]:
     """Sort the files of a draft by table and source, and give them their final names.
 
     Those of one table and source stay in the order in which they were begun.
@@ -267,7 +233,7 @@ def _place(
         for rank, file in enumerate(group):
             directory = _directory(file, table, date)
             name = data_name(n, file.first.lsn, file.last.lsn, rank)
-            landed.append(_landed(file, f"{directory}/{name}"))
+            landed.append(dataclasses.replace(file, path=f"{directory}/{name}"))
             moves.append((file.path, f"{directory}/{file.path.rpartition('/')[2]}"))
     return files, landed, moves
 
@@ -356,27 +322,10 @@ def tidy(disk: Disk, entry: CommitEntry) -> None:
     disk.files.reach(Step.ENTRY_TIDIED)
 
 
-def _directory(file: HiddenFile, table: str, date: dt.date) -> str:
+def _directory(file: LandingFile, table: str, date: dt.date) -> str:
     if file.path.startswith(f"{DATA}/"):
         return data_directory(table, date)
     return parent(file.path)
-
-
-def _landed(file: HiddenFile, path: str) -> LandingFile:
-    return LandingFile(
-        table=file.table,
-        path=path,
-        rows=file.rows,
-        bytes=file.bytes,
-        first=file.first,
-        last=file.last,
-        schema_id=file.schema_id,
-        ops=file.ops,
-        has_unchanged=file.has_unchanged,
-        has_key_change=file.has_key_change,
-        checksum=file.checksum,
-        source=file.source,
-    )
 
 
 def _schema_directory(schema: PendingSchema) -> str:

@@ -11,11 +11,10 @@ import dataclasses
 from collections import Counter, deque
 
 from gaussdecode.errors import AccountError
-from gaussdecode.land.entry_steps import HiddenFile
 from gaussdecode.land.parquet import ParquetSink, encode, operations
 from gaussdecode.land.rowgroups import Encoded
 from gaussdecode.model.account import say
-from gaussdecode.model.landing import Position
+from gaussdecode.model.landing import LandingFile, Position
 from gaussdecode.model.request import RowGroup
 
 
@@ -71,7 +70,7 @@ class TableFile:
     is_scheduled: bool = False
     has_lane: bool = False
     is_sealed: bool = False
-    result: HiddenFile | None = None
+    result: LandingFile | None = None
     _first: Position | None = None
     _last: Position | None = None
     _ops: Counter[str] = dataclasses.field(default_factory=Counter)
@@ -136,12 +135,12 @@ class TableFile:
         """Write the rest of the file; the lane that has it calls this."""
         self._opened.close()
 
-    def sync(self) -> HiddenFile:
+    def sync(self) -> LandingFile:
         """Make the closed file durable; any thread may do that."""
         if self.sink is None or self._first is None or self._last is None:
             raise ValueError("a file without rows")
         size, checksum = self.sink.sync()
-        self.result = HiddenFile(
+        self.result = LandingFile(
             path=self.sink.path,
             table=self.table,
             rows=self.sink.rows,

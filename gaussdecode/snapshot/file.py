@@ -17,10 +17,9 @@ from gaussdecode.collect.arrow import GD_FIELDS, SOURCE_FIELD
 from gaussdecode.collect.collector import metadata_of
 from gaussdecode.collect.tables import Landed
 from gaussdecode.land.commitlog import CommitLog
-from gaussdecode.land.entry_steps import HiddenFile
 from gaussdecode.land.names import data_directory
 from gaussdecode.land.parquet import ParquetSink, operations
-from gaussdecode.model.landing import Position
+from gaussdecode.model.landing import LandingFile, Position
 
 _TYPES: Final = {field.name: field.type for field in GD_FIELDS}
 
@@ -136,13 +135,13 @@ class SnapshotFile:
         self._rows += rows.num_rows
         self._ops.update(operations(rows))
 
-    def finish(self) -> HiddenFile | None:
+    def finish(self) -> LandingFile | None:
         """Close the file and make it durable; None when nothing was written."""
         if self._sink is None:
             return None
         size, checksum = self._sink.finish()
         lsn = self._stamper.stamp.lsn
-        return HiddenFile(
+        return LandingFile(
             path=self._sink.path,
             table=self._landed.directory,
             rows=self._sink.rows,

@@ -13,12 +13,19 @@ import pyarrow as pa
 from gaussdecode.collect.snapshot_gate import CollectorPort
 from gaussdecode.errors import SupersededError
 from gaussdecode.land.commitlog import CommitLog
-from gaussdecode.land.entry_steps import Draft, HiddenFile
+from gaussdecode.land.entry_steps import Draft
 from gaussdecode.land.snapshots import Json
 from gaussdecode.land.writer import Intake
 from gaussdecode.model.account import Account, add
 from gaussdecode.model.entry import CommitEntry
-from gaussdecode.model.landing import EntryKind, Position, SchemaChange, Truncate, schema_key
+from gaussdecode.model.landing import (
+    EntryKind,
+    LandingFile,
+    Position,
+    SchemaChange,
+    Truncate,
+    schema_key,
+)
 from gaussdecode.model.request import Reached
 from gaussdecode.settings.landing_sections import LandingConfig
 from gaussdecode.snapshot.file import SnapshotFile, Stamp, Stamper
@@ -63,7 +70,7 @@ class Output:
         self._lock = threading.Lock()
         self._idle: list[SnapshotFile] = []
         self._all: list[SnapshotFile] = []
-        self._finished: list[HiddenFile] = []
+        self._finished: list[LandingFile] = []
 
     def land(self, rows: Iterator[pa.Table]) -> None:
         """Write the rows of a chunk to a file that this thread alone has."""
@@ -101,7 +108,7 @@ class Output:
             if hidden is not None:
                 self._finished.append(hidden)
 
-    def finish(self, epoch: int) -> list[HiddenFile]:
+    def finish(self, epoch: int) -> list[LandingFile]:
         """Finish all files; a table without rows gets one that says so.
 
         Not where a condition chose the rows: that none fulfils it empties no table.
@@ -156,7 +163,7 @@ class SnapshotEntry:
     """
 
     outputs: Sequence[Output]
-    files: Sequence[HiddenFile]
+    files: Sequence[LandingFile]
     epoch: int
     source: str | None = None
 
