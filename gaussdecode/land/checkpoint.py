@@ -13,10 +13,9 @@ from gaussdecode.errors import LandingError
 from gaussdecode.land.disk import Disk
 from gaussdecode.land.entry import Entries, parse_entry
 from gaussdecode.land.failpoints import Step
-from gaussdecode.land.names import CHECKPOINTS, SCHEMAS, entry_path
+from gaussdecode.land.names import CHECKPOINTS, entry_path
 from gaussdecode.land.state import LogState
-from gaussdecode.model.entry import CheckpointHeader, checkpoint_name
-from gaussdecode.model.landing import table_of
+from gaussdecode.model.entry import checkpoint_name
 
 BLOCK: Final = 1000
 """Entries in a checkpoint, and how many of the newest stay as files of their own."""
@@ -65,33 +64,12 @@ class Checkpoints:
         entry = self._entries.one(last)
         wrong = [] if (header.first, header.last) == (first, last) else ["numbers"]
         wrong += state.unlike(entry)
-        if not header.is_sealed:
-            wrong += self._unlike_entries(header, held)
         if wrong:
             raise LandingError(
                 f"{path}: its header differs from the state after entry {last} in {', '.join(wrong)}; "
                 "restore it from a copy of this landing"
             )
         return state
-
-    def _unlike_entries(
-        self, header: CheckpointHeader, held: list[tuple[int, int, str]]
-    ) -> list[str]:
-        """What a header without seal says that its entries do not."""
-        said = LogState.from_header(header)
-        before = [self._entries.header(path) for _, last, path in held if last == header.first - 1]
-        entries = self._entries.iterate(header.first, header.last)
-        if before or header.first == 0:
-            state = LogState.from_header(before[0]) if before else LogState()
-            for entry in entries:
-                state.fold(entry)
-            return said.differences(state)
-        changed = {c.key: c.schema_id for entry in entries for c in entry.schema_changes}
-        missing = any(
-            self._disk.size(f"{SCHEMAS}/{table_of(key)}/{schema_id}.json") is None
-            for key, schema_id in said.schemas.items()
-        )
-        return ["schemas"] if missing or {**said.schemas, **changed} != said.schemas else []
 
     def _write(self, path: str, first: int, state: LogState) -> None:
         digest = hashlib.sha256()

@@ -57,7 +57,6 @@ from gaussdecode.model.landing import (
     SourceIdentity,
     SourcePosition,
     schema_key,
-    table_of,
 )
 from gaussdecode.model.seal import hash_of
 
@@ -157,7 +156,6 @@ class CommitLog:
         for name, one in sources.items():
             layouts.check_layout(layout, name, one, order)
         checkpoints = Checkpoints(disk, Entries(disk), block)
-        layout = layouts.with_seal(disk, layout)
         recovered = recovery.recover(disk, checkpoints)
         if passed_over is not None:
             recovered.findings.append(passed_over)
@@ -218,18 +216,9 @@ class CommitLog:
             return dict(self._state.schemas)
 
     def schemas_of(self, source: str) -> dict[str, str]:
-        """Per table, the schema_id under which rows of a source land.
-
-        Raises:
-            LandingError: it is of several sources, and an early version did not tell their schemas apart.
-        """
+        """Per table, the schema_id under which rows of a source land."""
         if not self.has_several:
             return self.schemas
-        if any(table_of(key) == key for key in self.schemas):
-            raise LandingError(
-                "this landing of several sources was begun by an early version, which did not keep the "
-                "columns of the sources apart; readers refuse it. Land into a new root"
-            )
         begins = schema_key("", source)
         return {
             key.removeprefix(begins): schema_id

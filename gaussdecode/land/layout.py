@@ -1,8 +1,7 @@
 """Read and write ``layout.json``, which names the source of a landing and its order.
 
 It is written when the landing is created; later only a capability may be added. Everything else in it must
-agree at every start. It is sealed; a layout that an earlier version left without its hash gets it at the next
-start.
+agree at every start. It is sealed.
 """
 
 import dataclasses
@@ -19,7 +18,6 @@ from gaussdecode.model.landing import SourceIdentity
 from gaussdecode.model.seal import (
     NewerFormatError,
     canonical_json,
-    looks_sealed,
     read_sealed,
     sealed,
 )
@@ -51,7 +49,6 @@ class Layout:
         order: ``lsn`` or ``csn``.
         sources: sources by name, in the order of the configuration; one, or several with the capability.
         capabilities: features that a program must support to work on this landing.
-        is_sealed: read from a file with its hash, or not from a file.
     """
 
     landing_id: str
@@ -59,7 +56,6 @@ class Layout:
     order: str
     sources: dict[str, SourceIdentity]
     capabilities: tuple[str, ...] = CAPABILITIES
-    is_sealed: bool = dataclasses.field(default=True, compare=False)
 
     def to_bytes(self) -> bytes:
         """Give the content of the file."""
@@ -97,11 +93,9 @@ class Layout:
                 order=str(record["order"]),
                 sources=_sources(record),
                 capabilities=tuple(record["capabilities"]),
-                is_sealed=looks_sealed(raw),
             )
         except (KeyError, TypeError, AttributeError, ValueError) as error:
-            known = NewerFormatError(str(error)) if looks_sealed(raw) else error
-            raise unreadable(LAYOUT, known, "restore it from a copy") from error
+            raise unreadable(LAYOUT, NewerFormatError(str(error)), "") from error
 
 
 def _sources(record: dict[str, Any]) -> dict[str, SourceIdentity]:  # Any: JSON
@@ -150,19 +144,7 @@ def with_capability(disk: Disk, layout: Layout, capability: str) -> Layout:
     """Add a capability to the layout of a landing, if it is not there yet."""
     if capability in layout.capabilities:
         return layout
-    return _rewrite(
-        disk, dataclasses.replace(layout, capabilities=(*layout.capabilities, capability))
-    )
-
-
-def with_seal(disk: Disk, layout: Layout) -> Layout:
-    """Seal the layout that an earlier version wrote without its hash."""
-    if layout.is_sealed:
-        return layout
-    return _rewrite(disk, dataclasses.replace(layout, is_sealed=True))
-
-
-def _rewrite(disk: Disk, layout: Layout) -> Layout:
+    layout = dataclasses.replace(layout, capabilities=(*layout.capabilities, capability))
     hidden = disk.unfinished("", 0, "json")
     disk.write_file(hidden, layout.to_bytes())
     disk.replace(hidden, LAYOUT)

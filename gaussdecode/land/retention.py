@@ -10,14 +10,12 @@ No clock is asked for the age of an entry. What counts is the time that the log 
 
 import dataclasses
 import datetime as dt
-import itertools
 
 from gaussdecode.errors import LandingError
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.entry_steps import Draft
 from gaussdecode.land.expiry import apply_floor
 from gaussdecode.land.failpoints import Step
-from gaussdecode.land.state import step_ms
 from gaussdecode.model.entry import CheckpointHeader, CommitEntry
 from gaussdecode.model.landing import EntryKind
 
@@ -74,20 +72,14 @@ def newest_to_forget(
         LandingError: it ends with another entry than its header says.
     """
     kept_ms = keep // dt.timedelta(milliseconds=1)
-    age_ms, now_ms = 0, log.elapsed_ms
-    next_n = log.next_n
+    now_ms = log.elapsed_ms
     for first, last, path in reversed(log.entries.checkpoints()):
         header = log.entries.header(path)
-        if header.elapsed_ms is not None:
-            age_ms = now_ms - header.elapsed_ms
-        else:  # of version 1, which did not write it down
-            age_ms += _span_ms(log, last, next_n - 1)
-        next_n = last + 1
         if last <= log.floor:
             return None
         if through is not None and last > through:
             continue
-        if last <= log.next_n - 1 - log.block and age_ms > kept_ms:
+        if last <= log.next_n - 1 - log.block and now_ms - header.elapsed_ms > kept_ms:
             if log.entries.last_of(first, last, path).hash != header.hash:
                 raise LandingError(f"{path}: its header names another entry; restore it")
             return header
@@ -115,12 +107,3 @@ def _held_back(log: CommitLog, header: CheckpointHeader, hold: Hold) -> Checkpoi
             return log.entries.header(path)
         hold.bytes += size
     return None
-
-
-def _span_ms(log: CommitLog, first: int, last: int) -> int:
-    """How much time the log has seen from one entry to another."""
-    entries = log.entries.iterate(first, last)
-    return sum(
-        step_ms(before.committed_time, after.committed_time)
-        for before, after in itertools.pairwise(entries)
-    )

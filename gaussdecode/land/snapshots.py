@@ -309,11 +309,11 @@ def is_whole(disk: Disk, path: str) -> bool:
     match = CHUNK.fullmatch(path.rpartition("/")[2])
     if match is not None:
         return disk.checksum(path) == f"sha256:{match[2]}"
+    raw = disk.read(path)
     try:
-        read_sealed(disk.read(path) or b"{}")
+        return raw is None or bool(read_sealed(raw))  # none: it has gone meanwhile
     except ValueError:
         return False
-    return True
 
 
 def _is_request(request: Json) -> bool:

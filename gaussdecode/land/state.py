@@ -66,7 +66,7 @@ class LogState:
             compacted=header.compacted,
             mtime_ms=header.mtime_ms,
             committed_time=header.committed_time,
-            elapsed_ms=header.elapsed_ms or 0,
+            elapsed_ms=header.elapsed_ms,
             prepared=dict(header.prepared),
         )
 
@@ -101,15 +101,6 @@ class LogState:
             "mtime_ms": (self.mtime_ms, last_mtime_ms(entry)),
         }
         return [name for name, (mine, its) in pairs.items() if mine != its]
-
-    def differences(self, other: Self) -> list[str]:
-        """Name what two states have otherwise; the time seen is not looked at."""
-        return [
-            field.name
-            for field in dataclasses.fields(self)
-            if field.name != "elapsed_ms"
-            and getattr(self, field.name) != getattr(other, field.name)
-        ]
 
     def check_next(self, entry: CommitEntry) -> None:
         """Refuse an entry that does not follow the last one.

@@ -32,7 +32,6 @@ from gaussdecode.model.seal import (
     canonical_json,
     check_version,
     hash_of,
-    looks_sealed,
     sealed,
 )
 
@@ -243,8 +242,7 @@ class CheckpointHeader:
         mtime_ms: newest modification time given to a file.
         committed_time: when entry ``last`` was written.
         checksum: SHA-256 over the lines of the entries, newlines included.
-        elapsed_ms: how much time the log has seen (`land.state`); None in a header of
-            version 1, which has no seal either.
+        elapsed_ms: how much time the log has seen (`land.state`).
         prepared: files of prepared transactions that have not ended, by path.
     """
 
@@ -260,13 +258,8 @@ class CheckpointHeader:
     mtime_ms: int
     committed_time: dt.datetime
     checksum: str
-    elapsed_ms: int | None = None
+    elapsed_ms: int
     prepared: dict[str, PreparedFile] = dataclasses.field(default_factory=dict)
-
-    @property
-    def is_sealed(self) -> bool:
-        """Its hash covers it; one of version 1 is only as good as what it is compared with."""
-        return self.elapsed_ms is not None
 
     def to_line(self) -> bytes:
         """Give the first line of the checkpoint, without newline."""
@@ -274,9 +267,6 @@ class CheckpointHeader:
         record["positions"] = {k: position_record(v) for k, v in self.positions.items()}
         record["published"] = format_time(record.pop("committed_time"))
         del record["prepared"]
-        if not self.is_sealed:  # as version 1 wrote it
-            del record["elapsed_ms"]
-            return canonical_json({**record, "version": 1})
         record["last_hash"] = record.pop("hash")
         if self.prepared:
             record["prepared"] = [
@@ -286,38 +276,32 @@ class CheckpointHeader:
 
     @property
     def _version(self) -> int:
-        if not self.is_sealed:
-            return 1
         return PREPARED_VERSION if self.prepared else HEADER_VERSION
 
     @classmethod
     def from_line(cls, line: bytes) -> Self:
-        """Read what `to_line` wrote, or what version 1 did.
+        """Read what `to_line` wrote.
 
         Raises:
             ValueError: it is altered.
             NewerFormatError: it is whole, and of a newer program.
         """
-        is_sealed = looks_sealed(line)
-        if is_sealed:
-            hash_of(line)
-        otherwise = NewerFormatError if is_sealed else ValueError
+        hash_of(line)
         try:
             record = json.loads(line)
             version = record.pop("version")
-            if is_sealed:
-                record["hash"] = record.pop("last_hash")
-                _whole(record["elapsed_ms"])
+            record["hash"] = record.pop("last_hash")
+            _whole(record["elapsed_ms"])
             record["positions"] = {k: parse_position(v) for k, v in record["positions"].items()}
             record["committed_time"] = parse_time(record.pop("published"))
             files = [_parse_prepared(item) for item in record.pop("prepared", ())]
             header = cls(**record, prepared={file.path: file for file in files})
         except (KeyError, TypeError, AttributeError, ValueError) as error:
-            raise otherwise(f"not the header of a checkpoint: {error}") from error
+            raise NewerFormatError(f"not the header of a checkpoint: {error}") from error
         if version != header._version:
-            raise otherwise(f"version {version!r}, this program reads {PREPARED_VERSION}")
+            raise NewerFormatError(f"version {version!r}, this program reads {PREPARED_VERSION}")
         if header.to_line() != line:
-            raise otherwise("a header that is not in canonical form")
+            raise NewerFormatError("a header that is not in canonical form")
         return header
 
 

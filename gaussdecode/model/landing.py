@@ -143,11 +143,6 @@ def schema_key(table: str, source: str | None) -> str:
     return table if source is None else f"{source}/{table}"
 
 
-def table_of(key: str) -> str:
-    """The table of a `schema_key`."""
-    return key.rpartition("/")[2]
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class Replacement:
     """A compacted file holds exactly the rows of several older ones.

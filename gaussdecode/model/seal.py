@@ -66,19 +66,8 @@ def hash_of(raw: bytes) -> str:
     return written
 
 
-def looks_sealed(raw: bytes) -> bool:
-    """Whether these bytes were sealed once, also where the seal itself is damaged.
-
-    Files of earlier versions have no seal. No single damaged byte makes a sealed file look
-    like one of those: it hits either the name of the hash or its digits.
-    """
-    tail = raw[-_TAIL_SIZE:]
-    digits = tail[len(_TAIL) : -2].decode("ascii", "replace")
-    return tail.startswith(_TAIL) or _HEX.fullmatch(digits) is not None
-
-
 def read_sealed(raw: bytes) -> dict[str, Any]:  # Any: JSON
-    """Read an object with its seal checked; one of an earlier version may have none.
+    """Read an object with its seal checked.
 
     Returns:
         The object, without its hash.
@@ -86,8 +75,7 @@ def read_sealed(raw: bytes) -> dict[str, Any]:  # Any: JSON
     Raises:
         ValueError: torn, altered, or not a JSON object.
     """
-    if looks_sealed(raw):
-        hash_of(raw)
+    hash_of(raw)
     record = json.loads(raw)
     if not isinstance(record, dict):
         raise ValueError("not a JSON object")  # noqa: TRY004  # wrong content, as above

@@ -33,7 +33,6 @@ from gaussdecode.model.landing import (
     SourcePosition,
 )
 from gaussdecode.model.request import EntryRequest, RowGroup
-from gaussdecode.model.seal import canonical_json
 
 IDENTITY = SourceIdentity("postgresql", "7000000000000000001", "shop", "orders", "pgoutput")
 START = dt.datetime(2026, 1, 31, 22, 30, tzinfo=dt.UTC)
@@ -256,30 +255,6 @@ def check_invariants(files: Files, transactions: int, *, with_retention: bool) -
     rows = sorted(landed_rows(files))
     expected = expected_rows(transactions)
     assert rows == (expected[len(expected) - len(rows) :] if with_retention else expected)
-
-
-def unseal(files: Files) -> None:
-    """Turn everything that is sealed into what the version before seals has written."""
-    paths = [f"commits/checkpoints/{item.name}" for item in files.items("commits/checkpoints")]
-    for path in paths:
-        line, _, rest = files.read(path).partition(b"\n")
-        record = json.loads(line)
-        del record["elapsed_ms"]
-        record.pop("prepared", None)
-        header = {**record, "hash": record["last_hash"], "version": 1}
-        del header["last_hash"]
-        put(files, path, canonical_json(header) + b"\n" + rest)
-    paths = ["layout.json"]
-    for top in ("schemas", "snapshots"):
-        for table in files.items(top):
-            items = files.items(f"{top}/{table.name}")
-            paths += [f"{top}/{table.name}/{item.name}" for item in items]
-            paths += [f"{top}/{table.name}"] if table.is_file else []
-    for path in paths:
-        if path.endswith(".json"):
-            record = json.loads(files.read(path))
-            del record["hash"]
-            put(files, path, canonical_json(record))
 
 
 def put(files: Files, path: str, content: bytes) -> None:

@@ -27,7 +27,7 @@ from gaussdecode.model.landing import (
     SourcePosition,
     Truncate,
 )
-from gaussdecode.model.seal import canonical_json
+from gaussdecode.model.seal import canonical_json, sealed
 
 TIME = dt.datetime(2026, 1, 31, 12, 0, 0, 5, tzinfo=dt.UTC)
 FILE = LandingFile(
@@ -159,5 +159,5 @@ def test_checkpoint_is_read_back() -> None:
     with pytest.raises(ValueError, match="altered"):
         parse_checkpoint(raw[:-1])
     with pytest.raises(ValueError, match="not the header"):
-        parse_checkpoint(b"{}\n")
+        parse_checkpoint(sealed(b'{"version":2}') + b"\n")
     assert checkpoint_name(0, 999) == f"{0:020d}-{999:020d}.jsonl"

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pytest
-from kit.landrun import Landing, unseal
+from kit.landrun import Landing
 from kit.simdisk import Image, SimFiles
 
 from gaussdecode.errors import GaussDecodeError, LandingError
@@ -22,7 +22,6 @@ from gaussdecode.land.schemas import read_schema
 from gaussdecode.land.snapshots import Requests, SnapshotStore
 from gaussdecode.land.space import SpaceWait
 from gaussdecode.land.verify import verify_files
-from gaussdecode.model.seal import hash_of
 
 TABLE: Final = "public.a"
 SEED: Final = 20260131
@@ -150,40 +149,3 @@ def test_verify_notices_every_flipped_byte(whole: Image) -> None:
         except GaussDecodeError:
             continue
         assert not report.is_clean, f"byte {at} of {path}"
-
-
-def test_landing_of_an_earlier_version_goes_on(whole: Image) -> None:
-    """Without seals it opens to the same, gets a sealed layout, and seals what comes after."""
-    files = SimFiles(whole.copy())
-    unseal(files)
-    assert verify_files(files).is_clean
-    sound, found = start(whole), start(files.image)
-    for facts_of in (sound, found):
-        facts_of["log"]["state"].elapsed_ms = 0
-    assert found == sound
-    log = Landing(files, "again").open()
-    log.close()
-    hash_of(files.read("layout.json"))
-    Landing(files, "later", transactions=12).run()
-    header = files.read(newest_header(files.image)).split(b"\n")[0]
-    hash_of(header)
-    report = verify_files(files)
-    assert report.is_clean, report.findings
-
-
-def test_headers_without_seal_are_compared_with_their_entries(whole: Image) -> None:
-    """In a landing of an earlier version too no byte of the newest header is believed alone."""
-    files = SimFiles(whole.copy())
-    unseal(files)
-    sound = start(files.image)
-    path = newest_header(files.image)
-    header = len(files.read(path).split(b"\n")[0])
-    for _, at, changed in flips(files.image, [path], 3):
-        if at >= header:
-            continue
-        try:
-            found = start(changed)
-        except GaussDecodeError:
-            continue
-        assert found == sound, f"byte {at}"
-        assert not verify_files(SimFiles(changed)).is_clean, f"byte {at}"

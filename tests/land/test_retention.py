@@ -3,7 +3,7 @@
 import datetime as dt
 
 import pytest
-from kit.landrun import BLOCK, IDENTITY, START, Landing, check_invariants, put, unseal
+from kit.landrun import BLOCK, IDENTITY, START, Landing, check_invariants, put
 from kit.simdisk import SimFiles
 
 from gaussdecode.errors import LandingError
@@ -132,19 +132,6 @@ def test_age_is_what_the_log_has_seen() -> None:
     for minutes, last in ((28, None), (27, 2), (20, 8)):
         header = newest_to_forget(log, dt.timedelta(minutes=minutes, seconds=30))
         assert (None if header is None else header.last) == last
-    log.close()
-
-
-def test_landing_of_an_earlier_version_ages_alike() -> None:
-    """Checkpoints that did not write down what the log has seen are read for it."""
-    files = SimFiles()
-    idle_log(files, clock(count=30)).close()
-    unseal(files)
-    log = CommitLog.open(files, IDENTITY, now=lambda: START, writer="x", block=BLOCK)
-    assert newest_to_forget(log, dt.timedelta(minutes=28)) is None
-    header = newest_to_forget(log, dt.timedelta(minutes=20, seconds=30))
-    assert header is not None
-    assert header.last == 8
     log.close()
 
 

@@ -11,8 +11,6 @@ import pytest
 from kit.landrun import Landing
 from kit.simdisk import SimFiles
 
-from gaussdecode.errors import LandingError
-from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.layout import SEVERAL, Layout
 from gaussdecode.land.names import LAYOUT
 from gaussdecode.land.verify import Report, verify_files
@@ -97,17 +95,6 @@ def landed(csns: tuple[int, int], changes: Mapping[int, Change]) -> SimFiles:
         overwrite(files, path, entry.to_bytes())
         previous, since = entry.hash, at
     return files
-
-
-def test_schemas_of_an_early_version_are_refused() -> None:
-    """They do not say which source they are of: nothing more lands there."""
-    files = landed((6, 9), {})
-    (identity, _) = Layout.from_bytes(files.read(LAYOUT)).sources.values()
-    log = CommitLog.open(
-        files, identity, source="dn1", others={"dn2": identity}, order="csn", writer="w"
-    )
-    with pytest.raises(LandingError, match="did not keep the columns of the sources apart"):
-        log.schemas_of("dn1")
 
 
 def test_two_sources_are_clean() -> None:

@@ -26,6 +26,7 @@ from gaussdecode.errors import (
 from gaussdecode.land.entry_steps import Draft
 from gaussdecode.land.snapshots import SnapshotStore
 from gaussdecode.model.landing import EntryKind, SourcePosition
+from gaussdecode.model.seal import sealed
 from gaussdecode.settings.landing_sections import LandingConfig
 from gaussdecode.settings.rules import SourceKind
 from gaussdecode.settings.sections import Config, MonitoringConfig, RingConfig
@@ -257,12 +258,12 @@ def test_table_that_was_asked_for_is_tried_again(
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (b"", "Expecting value"),
-        (b'{"table": "public.bad"', "Expecting"),
-        (b"[1]", "not a JSON object"),
-        (b'{"tables":"public.bad"}', "its request is unknown"),
-        (b'{"table":7}', "its request is unknown"),
-        (b'{"table":"public.bad","where":7}', "its request is unknown"),
+        (b"", "torn"),
+        (b'{"table": "public.bad"', "torn"),
+        (b'{"table":"public.bad"}', "torn"),
+        (sealed(b'{"tables":"public.bad"}'), "its request is unknown"),
+        (sealed(b'{"table":7}'), "its request is unknown"),
+        (sealed(b'{"table":"public.bad","where":7}'), "its request is unknown"),
     ],
 )
 def test_request_that_cannot_be_used_is_passed_over(

@@ -259,7 +259,7 @@ def test_entries_in_checkpoints(history: History, tmp_path: Path) -> None:
     header = CheckpointHeader(
         first=0, last=2, previous="0" * 64, hash=last.hash, positions=last.positions, schemas={},
         floor=-1, anchor="0" * 64, compacted=0, mtime_ms=0, committed_time=START,
-        checksum=hashlib.sha256(lines).hexdigest(),
+        checksum=hashlib.sha256(lines).hexdigest(), elapsed_ms=0,
     )  # fmt: skip
     directory = landing / "commits" / "checkpoints"
     directory.mkdir()
