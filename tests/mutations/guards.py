@@ -190,7 +190,6 @@ GUARDS: Final = (
     Guard("land/verify.py", "        if entry.is_in_order and row_order.first is not None:",
           "        if False:", _VERIFY),
     Guard("spark/merge/run.py", "        if plan.early is None:", "        if True:", _LOG_OF_SPARK),
-    Guard("spark/merge/plan.py", "step.stop(MIXED) if step.change.is_mixed else None", "None", _LOG_OF_SPARK),
     # ---- mirror ----
     Guard("land/mirror/putting.py",
           "        if is_first or self._store.size(entry_path(entry.n - 1)) is not None:",

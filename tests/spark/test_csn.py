@@ -39,7 +39,7 @@ def file_of(writer: LandingWriter, csns: list[int]) -> LandingFile:
     )
 
 
-def land(root: Path, entries: tuple[list[int], ...], *, says_csns: bool = True) -> LandingWriter:
+def land(root: Path, entries: tuple[list[int], ...]) -> LandingWriter:
     """An entry for each, after the first of the log; one without CSNs is idle."""
     writer = LandingWriter(root)
     last = 2300
@@ -48,15 +48,14 @@ def land(root: Path, entries: tuple[list[int], ...], *, says_csns: bool = True) 
         if not csns:
             writer.entry(EntryKind.IDLE, lsn, csn=last)
             continue
-        extra = {"csns": {"least": min(csns), "greatest": max(csns)}} if says_csns else {}
+        extra = {"csns": {"least": min(csns), "greatest": max(csns)}}
         writer.entry(EntryKind.DATA, lsn, [file_of(writer, csns)], extra=extra, csn=last)
     return writer
 
 
-@pytest.mark.parametrize("says_csns", [True, False])
-def test_only_a_cut_is_a_point(tmp_path: Path, *, says_csns: bool) -> None:
-    """Entries of early versions do not say their CSNs; the rows of their transactions do."""
-    land(tmp_path / "landing", UNORDERED, says_csns=says_csns)
+def test_only_a_cut_is_a_point(tmp_path: Path) -> None:
+    """Where an entry ends inside of what other CSNs reach over, it is no point."""
+    land(tmp_path / "landing", UNORDERED)
     landing = Landing(tmp_path / "landing")
     exact = {
         csn: landing.resolve(Point(csn=csn))
@@ -71,15 +70,6 @@ def test_only_a_cut_is_a_point(tmp_path: Path, *, says_csns: bool) -> None:
         r"and some above: up to there are CSNs 2340 to 2360.*--n",
     ):
         landing.resolve(Point(csn=2355))
-
-
-def test_rows_that_are_gone_tell_nothing(tmp_path: Path) -> None:
-    """An entry of an early version without its file: said, not guessed."""
-    writer = land(tmp_path / "landing", ([5], [7]), says_csns=False)
-    for path in writer.root.rglob("*.parquet"):
-        path.unlink()
-    with pytest.raises(ConfigError, match=r"early version.*ask by entry, LSN or time"):
-        Landing(writer.root).resolve(Point(csn=5))
 
 
 def test_a_snapshot_that_is_ahead_has_what_lands_after_it(tmp_path: Path) -> None:

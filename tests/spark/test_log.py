@@ -132,35 +132,6 @@ def test_rows_of_a_condition_count_at_their_position(history: History, tmp_path:
     )
 
 
-def test_early_files_that_overlap_under_two_schemas_stop_their_table(
-    history: History, tmp_path: Path
-) -> None:
-    """Which of them came last is not told; a snapshot goes over them."""
-    plain, held = history.tables[0], history.states["plain"]
-    run(tmp_path)
-    schemas = []
-    for number in range(3):
-        if number == 1:
-            plain.columns = [*plain.columns, Column(11, "extra", pa.int32())]
-        elif number == 2:
-            plain.columns = plain.columns[:-1]
-        history.lsn += 10
-        history.land(plain, 0, *history.put(plain, {1: 70 + number, 2: "", 3: b"", 4: 1}))
-        schemas.append(history.landed[plain.directory][-1])
-    history.landed[plain.directory] = [schemas[0], schemas[2], schemas[1]]
-    stopped = history.commit()
-    summary = run(tmp_path)
-    (why,) = summary.stopped.values()
-    assert "an early version landed its rows under several schemas" in why
-    assert summary.n == stopped
-    held[history.place(0)] = state_of(plain)
-    history.snapshot(plain)
-    history.lsn += 1
-    history.commit()
-    assert not run(tmp_path).stopped
-    check(history, tmp_path)
-
-
 def test_gap_that_an_operator_accepted_stops_readers_too(history: History, tmp_path: Path) -> None:
     """Its entry stands after the hole in the next epoch; a snapshot makes the tables right."""
     told = history.writer.entry(EntryKind.GAP, history.lsn)

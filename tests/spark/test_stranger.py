@@ -10,7 +10,7 @@ from kit.history import History, Table, canon, merge_first
 from kit.stranger import Reader, UnreadableError, check_files
 
 from gaussdecode.model.entry import CheckpointHeader, checkpoint_name
-from gaussdecode.model.landing import EntryKind, LandingFile
+from gaussdecode.model.landing import EntryKind
 from gaussdecode.spark.apply import Options, apply_with
 from gaussdecode.spark.log.landing import Landing
 from gaussdecode.spark.merge.engine import LocalEngine
@@ -54,35 +54,6 @@ def test_random_histories(seed: int, alternates: bool, tmp_path: Path) -> None:
         reader.advance()
         check(history, reader)
     check(history, Reader(tmp_path).advance())
-
-
-def test_early_files_that_overlap(tmp_path: Path) -> None:
-    """Where an entry does not say that they are in order, their rows are sorted."""
-    history = Mixed(tmp_path, 5)
-    history.alternates = True
-    reader = Reader(tmp_path)
-    for _ in range(40):
-        history.step()
-        check(history, reader.advance())
-    assert history.mixed > 3
-
-
-class Mixed(History):
-    """Its entries have one file for each schema, as early versions wrote them.
-
-    Attributes:
-        mixed: tables of entries whose rows go back to a schema.
-    """
-
-    mixed = 0
-
-    def files(self) -> list[LandingFile]:
-        """Write what waits, the rows of a schema together."""
-        for directory, rows in self.landed.items():
-            ids = [schema_id for schema_id, _, _ in rows]
-            self.landed[directory] = sorted(rows, key=lambda row: ids.index(row[0]))
-            self.mixed += self.landed[directory] != rows
-        return super().files()
 
 
 def test_it_has_what_apply_has(tmp_path: Path) -> None:

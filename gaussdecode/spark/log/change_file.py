@@ -1,7 +1,7 @@
 """Describe a landed file for a plan: which of its rows count, and at which position.
 
-Given files of entries of the log. Files of one table in an entry of an early version may overlap. Rows
-of a snapshot with a condition may have a position that only later entries reach.
+Given files of entries of the log. Rows of a snapshot with a condition may have a position that only later
+entries reach.
 """
 
 import dataclasses
@@ -47,7 +47,6 @@ class ChangeFile:
         part: part to read, as index and number of parts of its row groups.
         window: read only rows with a CSN above the first and up to the second; None for all.
         since_n: for a snapshot, the entry at which reading began; -1 if not recorded.
-        is_mixed: whether rows of the table under another schema may lie between its rows.
         masks: masks of columns, by name in the file.
     """
 
@@ -61,7 +60,6 @@ class ChangeFile:
     part: tuple[int, int] = (0, 1)
     window: Window | None = None
     since_n: int = -1
-    is_mixed: bool = False
     masks: tuple[tuple[str, Mask], ...] = ()
 
     @property
@@ -123,27 +121,6 @@ def in_window(rows: pa.Table, change: ChangeFile) -> pa.Table:
     csns = as_int64(rows.column("gd_csn"))
     after, until = change.window
     return rows.filter(pa.array((csns > after) & (csns <= until)))
-
-
-def is_mixed(landing: Landing, file: LandingFile, files: Sequence[LandingFile]) -> bool:
-    """Whether rows under other schemas stand between those of a file, as in entries of early versions."""
-
-    def bounds(of: LandingFile) -> tuple[Any, Any]:  # Any: numbers or positions
-        if not landing.is_by_csn:
-            return of.first, of.last
-        least, greatest = csns_of(landing.root / of.path)
-        return least or 0, greatest or 0
-
-    others = [
-        other
-        for other in files
-        if (other.table, other.source) == (file.table, file.source)
-        and other.schema_id != file.schema_id
-    ]
-    if not others:
-        return False
-    first, last = bounds(file)
-    return any(begin < last and first < end for begin, end in map(bounds, others))
 
 
 def _place_of(landing: Landing, change: ChangeFile) -> tuple[int, int]:

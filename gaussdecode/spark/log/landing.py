@@ -15,9 +15,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from gaussdecode.errors import ConfigError, LandingError, unreadable
 from gaussdecode.model.csns import Csns, Cut, cut_at
 from gaussdecode.model.entry import (
@@ -35,14 +32,12 @@ from gaussdecode.spark.log.place import (
     Place,
     directories_in,
     names_in,
-    parquet_file,
     place_of,
     read_each,
 )
 from gaussdecode.spark.log.schema import SOURCE
 
 _LAYOUT_VERSION: Final = 1
-_TRANSACTIONS: Final = "gd_transactions"
 _HIDES_TRUNCATE: Final = "hides-truncate"
 _MIRRORED: Final = "mirrored"
 _SEVERAL: Final = "several-sources"
@@ -394,7 +389,7 @@ class Landing:
         found: list[Csns | None] = []
         early: list[tuple[int, int, int]] = []  # snapshots that are ahead: index, epoch, LSN
         for entry in self.entries(first, last):
-            of = self.csns(entry)
+            of = entry.csns
             found.append(of)
             if of is not None:  # a snapshot has these already, perhaps
                 for index, _, _ in early:
@@ -413,22 +408,6 @@ class Landing:
         if cut.n is None:
             raise ConfigError(f"{self.root}: {_no_cut(csn, cut)}")
         return cut.n
-
-    def csns(self, entry: CommitEntry) -> Csns | None:
-        """CSNs of the transactions in an entry; read from its rows if the entry does not list them.
-
-        Raises:
-            ConfigError: an early version wrote the entry, and its rows are gone.
-        """
-        if entry.csns is not None or self.position(entry).csn is None:
-            return entry.csns
-        found: Csns | None = None
-        for file in entry.files:
-            if file.table == _TRANSACTIONS and entry.kind is not EntryKind.COMPACT:
-                least, greatest = _bounds(self.root / file.path)
-                if least is not None:
-                    found = Csns(least, greatest).joined(found)
-        return found
 
     def _before_time(self, time: dt.datetime, first: int, last: int) -> int:
         for entry in self.entries(first, last):
@@ -546,19 +525,6 @@ def _no_cut(csn: int, cut: Cut) -> str:
         f"entry {cut.complete} has all up to it, and some above: up to there are {cut.held_complete}"
     )
     return f"{'; '.join(told)}. Ask for one of these entries (--n, or Point(n=...)), or for an LSN"
-
-
-def _bounds(path: Place) -> tuple[Any, Any]:  # Any: pyarrow's scalars
-    """Least and greatest CSN in a file."""
-    try:
-        with parquet_file(path) as file:
-            both = pc.min_max(file.read(columns=["gd_csn"]).column(0)).as_py()
-    except (OSError, pa.ArrowException) as error:
-        raise ConfigError(
-            f"{path} cannot be read ({error}), and its entry, of an early version, does not say its "
-            "CSNs: ask by entry, LSN or time"
-        ) from error
-    return both["min"], both["max"]
 
 
 def data_kinds(entry: CommitEntry) -> bool:

@@ -25,7 +25,6 @@ from gaussdecode.spark.log.change_file import (
     Numbering,
     in_order,
     is_ahead,
-    is_mixed,
     replaces,
     since_n,
     windowed,
@@ -55,10 +54,6 @@ SYSTEM_TABLES: Final = frozenset({"gd_transactions", "gd_messages", "gd_ddl"})
 UNTOLD: Final = (
     "rows of it were updated or deleted, and the stream does not say which, because the table has no "
     "replica identity. Give it a key or ALTER TABLE ... REPLICA IDENTITY FULL"
-)
-MIXED: Final = (
-    "an early version landed its rows under several schemas in files that overlap, and which schema came "
-    "last is not told. Snapshot it: gaussdecode snapshot"
 )
 _LANDED_STAMPS: Final = tuple(name for name in STAMPS if name != "gd_n")
 
@@ -566,7 +561,6 @@ def _files_of(
                 entry.n, entry.n, replaces(entry, file.table), file,
                 epoch=landing.position(entry, file.source).epoch,
                 since_n=since_n(entry, file.table),
-                is_mixed=not entry.is_in_order and is_mixed(landing, file, entry.files),
             )  # fmt: skip
             found.setdefault(table, []).append(change)
     for event in left:
@@ -755,11 +749,6 @@ def _untold(step: Step) -> Stop | None:
     return step.stop(UNTOLD) if has_changes and not is_told else None
 
 
-def _mixed(step: Step) -> Stop | None:
-    """Files of several schemas overlap."""
-    return step.stop(MIXED) if step.change.is_mixed else None
-
-
 def _other_columns(step: Step) -> Stop | None:
     """The rows before cannot continue, and the file does not bring all rows anew."""
     why = step.why_other_columns
@@ -776,7 +765,7 @@ def _not_wanted(step: Step) -> Stop | None:
     return dataclasses.replace(step.stop(why), ddl=kinds) if kinds else None
 
 
-_STOPS: Final = (_suspect, _untold, _mixed, _not_wanted, _other_columns)
+_STOPS: Final = (_suspect, _untold, _not_wanted, _other_columns)
 """Why a table stops before a file; the first that applies is told."""
 
 
