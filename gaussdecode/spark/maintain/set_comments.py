@@ -13,10 +13,8 @@ from typing import Final
 from gaussdecode.errors import LandingError, TargetBusyError
 from gaussdecode.spark.catalogs.announce import announce_newest
 from gaussdecode.spark.log.landing import Landing
-from gaussdecode.spark.log.schema import TableSchema
 from gaussdecode.spark.target.comments import (
     Changed,
-    Comments,
     Described,
     difference,
     removed,
@@ -87,30 +85,31 @@ class CommentRun:
             TargetBusyError: another writer does not end.
         """
         found = [
-            self._outcome(table, title, described.get(title))
+            self._outcome(directory, of, title, described.get(title))
             for directory, title in tables.items()
-            for table in self._tables(directory)
+            for of in self._folders(directory)
         ]
         if self.store.format == ICEBERG and any(of.is_changed for of in found) and not self.is_dry:
             with _alone(self.store, self.wait):
                 announce_newest(self.store)
         return found
 
-    def _tables(self, directory: str) -> "list[DeltaComments]":
+    def _folders(self, directory: str) -> list[str]:
         there = self.store.log(directory).folders()
-        return [DeltaComments(self.store, directory, of) for of in BEGINS if of in there]
+        return [of for of in BEGINS if of in there]
 
-    def _outcome(self, table: "DeltaComments", title: str, here: Described | None) -> Outcome:
-        found = Outcome(table=title, of=table.of, name=table.name)
+    def _outcome(self, directory: str, of: str, title: str, here: Described | None) -> Outcome:
+        name = str(self.store.table_root(directory) / of)
+        found = Outcome(table=title, of=of, name=name)
         if here is None:
             return dataclasses.replace(found, left="the source has no such table")
         try:
-            changed = self._difference(table, here)
+            changed = self._difference(directory, of, here)
             if changed and not self.is_dry:
                 with _alone(self.store, self.wait):  # and looked at again, now that nobody writes
-                    changed = self._difference(table, here)
+                    changed = self._difference(directory, of, here)
                     if changed:
-                        table.set_comments(changed)
+                        self.store.log(directory).set_comments(of, changed)
         except TargetBusyError:
             raise
         except LandingError as error:
@@ -122,53 +121,13 @@ class CommentRun:
             removed=tuple(removed(changed)),
         )
 
-    def _difference(self, table: "DeltaComments", here: Described) -> Changed:
-        schema = table.schema()
-        to_be = wanted(schema, here, BEGINS[table.of] + comment(schema, self.landing))
-        return difference(table.comments(), to_be)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class DeltaComments:
-    """Comments of a Delta table of a target.
-
-    Attributes:
-        store: the target.
-        directory: directory of the table.
-        of: ``current``, ``history`` or ``changelog``.
-    """
-
-    store: Target
-    directory: str
-    of: str
-
-    @property
-    def name(self) -> str:
-        """Its place."""
-        return str(self.store.table_root(self.directory) / self.of)
-
-    def schema(self) -> TableSchema:
-        """Schema of its rows.
-
-        Raises:
-            LandingError: the table is gone.
-        """
-        version = self.store.newest(self.directory)
+    def _difference(self, directory: str, of: str, here: Described) -> Changed:
+        version = self.store.newest(directory)
         if version is None:
-            raise LandingError(f"{self.name} is gone; restore it")
-        return self.store.schema(self.directory, version.schema_id)
-
-    def comments(self) -> Comments:
-        """Its current comments."""
-        return self.store.log(self.directory).comments(self.of)
-
-    def set_comments(self, changed: Changed) -> None:
-        """Change some comments.
-
-        Raises:
-            LandingError: another writer committed first.
-        """
-        self.store.log(self.directory).set_comments(self.of, changed)
+            raise LandingError(f"{self.store.table_root(directory) / of} is gone; restore it")
+        schema = self.store.schema(directory, version.schema_id)
+        to_be = wanted(schema, here, BEGINS[of] + comment(schema, self.landing))
+        return difference(self.store.log(directory).comments(of), to_be)
 
 
 @contextlib.contextmanager
