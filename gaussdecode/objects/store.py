@@ -265,6 +265,9 @@ class _Raw(io.RawIOBase):
         return self._at
 
 
+AnyStore = Store[Any]  # Any: of any library
+
+
 def plain_reason(error: Exception) -> str:
     """Why a request failed, as far as it is known and may be told."""
     text = str(error)

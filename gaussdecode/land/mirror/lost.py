@@ -19,7 +19,6 @@ from gaussdecode.land.entry import Entries
 from gaussdecode.land.expiry import FloorWatch
 from gaussdecode.land.layout import Layout, read_layout
 from gaussdecode.land.mirror.known import read_state
-from gaussdecode.land.mirror.objects import Objects
 from gaussdecode.land.mirror.plan import NUMBERED, Shipped, numbered_copies, schema_paths
 from gaussdecode.land.mirror.putting import EntryPutter
 from gaussdecode.land.mirror.reading import MirrorFiles
@@ -29,11 +28,12 @@ from gaussdecode.land.snapshots import ROOT as SNAPSHOTS
 from gaussdecode.land.space import SpaceWait
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import LandingFile
+from gaussdecode.objects.store import AnyStore
 
 _LOOKS: Final = 8  # requests at a time; arbitrary
 
 
-def newest_shipped(disk: Disk | None, store: Objects) -> int:
+def newest_shipped(disk: Disk | None, store: AnyStore) -> int:
     """Number of the newest entry that a mirror is known to have had; -1 where nothing tells.
 
     Args:
@@ -53,7 +53,7 @@ def newest_shipped(disk: Disk | None, store: Objects) -> int:
     return max([*copies, shipped])
 
 
-def lost_end(shipped: int, store: Objects) -> str | None:
+def lost_end(shipped: int, store: AnyStore) -> str | None:
     """Say that entries which were shipped are not there any more, at the end of a mirror.
 
     Args:
@@ -67,7 +67,7 @@ def lost_end(shipped: int, store: Objects) -> str | None:
     return f"{numbers} had been shipped, and the mirror ends with entry {newest}: the store has lost them"
 
 
-def _entries_of(store: Objects) -> Entries:
+def _entries_of(store: AnyStore) -> Entries:
     return Entries(Disk(MirrorFiles(store), SpaceWait(should_stop=lambda: True), "verify"))
 
 
@@ -75,7 +75,7 @@ def _newest(entries: Entries) -> int:
     return max([*entries.numbers(), *(last for _, last, _ in entries.checkpoints())], default=-1)
 
 
-def _check_identity(disk: Disk, store: Objects) -> Layout | None:
+def _check_identity(disk: Disk, store: AnyStore) -> Layout | None:
     """The landing's layout; None where the landing or the mirror has none."""
     ours, theirs = read_layout(disk), find_layout(store)
     if ours is None or theirs is None:
@@ -88,7 +88,7 @@ def _check_identity(disk: Disk, store: Objects) -> Layout | None:
     return ours
 
 
-def ship_missing(disk: Disk, store: Objects, told: Callable[[str], object]) -> None:
+def ship_missing(disk: Disk, store: AnyStore, told: Callable[[str], object]) -> None:
     """Ship again what a mirror has lost and this host has.
 
     Args:
@@ -133,7 +133,7 @@ class _Proof:
 
 
 class _Missing:
-    def __init__(self, disk: Disk, store: Objects, told: Callable[[str], object]) -> None:
+    def __init__(self, disk: Disk, store: AnyStore, told: Callable[[str], object]) -> None:
         self._disk = disk
         self._store = store
         self._told = told

@@ -9,9 +9,9 @@ a state that its log does not reach.
 from collections.abc import Callable
 
 from gaussdecode.land.disk import Disk
-from gaussdecode.land.mirror.objects import Objects
 from gaussdecode.land.mirror.plan import numbered_copies, numbered_path
 from gaussdecode.land.snapshots import ROOT
+from gaussdecode.objects.store import AnyStore
 
 
 class NumberedFile:
@@ -23,7 +23,7 @@ class NumberedFile:
         name: name of the file, below ``snapshots/``.
     """
 
-    def __init__(self, disk: Disk, store: Objects, name: str) -> None:
+    def __init__(self, disk: Disk, store: AnyStore, name: str) -> None:
         self._disk = disk
         self._store = store
         self._name = name

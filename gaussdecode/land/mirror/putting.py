@@ -10,10 +10,10 @@ from typing import Final
 from gaussdecode.errors import FencedError, LandingError, MirrorError
 from gaussdecode.land.disk import Disk
 from gaussdecode.land.failpoints import ShipStep
-from gaussdecode.land.mirror.objects import Objects
 from gaussdecode.land.mirror.plan import Shipped, batches, newest_entry, schema_paths
 from gaussdecode.land.names import COMMITS, entry_path
 from gaussdecode.model.entry import CommitEntry
+from gaussdecode.objects.store import AnyStore
 from gaussdecode.settings.landing_sections import MIRROR_PUT_BYTES
 
 SHIP_MISSING: Final = "gaussdecode verify --mirror --ship-missing CONFIG"
@@ -28,7 +28,7 @@ class EntryPutter:
         store: store of the mirror.
     """
 
-    def __init__(self, disk: Disk, store: Objects) -> None:
+    def __init__(self, disk: Disk, store: AnyStore) -> None:
         self._disk = disk
         self._store = store
         self._schemas: set[str] = set()

@@ -6,13 +6,13 @@ from typing import BinaryIO
 
 from gaussdecode.land.failpoints import Point
 from gaussdecode.land.files import Files, Item
-from gaussdecode.land.mirror.objects import Objects
+from gaussdecode.objects.store import AnyStore
 
 
 class MirrorFiles(Files):
     """The files of a mirror; nothing can be changed through them."""
 
-    def __init__(self, store: Objects) -> None:  # there is no root to open
+    def __init__(self, store: AnyStore) -> None:  # there is no root to open
         self.root = Path(store.url)
         self._store = store
 

@@ -19,7 +19,6 @@ from gaussdecode.land.entry import Entries
 from gaussdecode.land.failpoints import ShipStep
 from gaussdecode.land.layout import MIRRORED, Layout, create_layout
 from gaussdecode.land.mirror.known import write_state
-from gaussdecode.land.mirror.objects import Objects
 from gaussdecode.land.mirror.plan import (
     KEPT_TRANSACTIONS,
     NUMBERED,
@@ -43,6 +42,7 @@ from gaussdecode.land.names import (
 )
 from gaussdecode.land.snapshots import FINGERPRINTS, UNKNOWN_BEFORE, SnapshotStore
 from gaussdecode.land.snapshots import ROOT as SNAPSHOTS
+from gaussdecode.objects.store import AnyStore
 
 _FETCHES: Final = 8  # at a time; arbitrary
 
@@ -50,7 +50,7 @@ Told = Callable[[str, int, int], object]
 """Called with the kind of object, the number fetched and the total; an exception ends the fetch."""
 
 
-def find_layout(store: Objects) -> Layout | None:
+def find_layout(store: AnyStore) -> Layout | None:
     """Whose landing a mirror holds; None for an empty one.
 
     Raises:
@@ -61,7 +61,7 @@ def find_layout(store: Objects) -> Layout | None:
     return None if raw is None else Layout.from_bytes(raw)
 
 
-def restore(disk: Disk, store: Objects, told: Told = lambda *_: None) -> int:
+def restore(disk: Disk, store: AnyStore, told: Told = lambda *_: None) -> int:
     """Fetch the log; gives the number of its newest entry.
 
     Args:
@@ -119,7 +119,7 @@ def _with(layout: Layout, capabilities: tuple[str, ...]) -> Layout:
     return Layout(layout.landing_id, layout.created, layout.order, layout.sources, capabilities)
 
 
-def _fetch_numbered(disk: Disk, store: Objects, last: int) -> None:
+def _fetch_numbered(disk: Disk, store: AnyStore, last: int) -> None:
     """Take the newest copy of each file that goes by no entry after the last one.
 
     Where there is none of the fingerprints, the landing says so: what the server's catalogue is now is not what
@@ -136,7 +136,7 @@ def _fetch_numbered(disk: Disk, store: Objects, last: int) -> None:
 
 
 def _fetch(
-    disk: Disk, store: Objects, paths: Sequence[str], told: Callable[[int, int], object]
+    disk: Disk, store: AnyStore, paths: Sequence[str], told: Callable[[int, int], object]
 ) -> None:
     pool = ThreadPoolExecutor(_FETCHES, "fetch")
     try:
@@ -149,7 +149,7 @@ def _fetch(
     disk.sync_directories(*{parent(path) for path in paths})
 
 
-def _write(disk: Disk, store: Objects, path: str, target: str) -> None:
+def _write(disk: Disk, store: AnyStore, path: str, target: str) -> None:
     """Fetch an object; what an earlier attempt left is replaced."""
     raw = store.get(path)
     if raw is None:

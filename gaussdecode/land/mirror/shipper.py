@@ -27,7 +27,6 @@ from gaussdecode.land.failpoints import ShipStep
 from gaussdecode.land.layout import MIRRORED, Layout
 from gaussdecode.land.mirror.known import check_url, read_state, write_state
 from gaussdecode.land.mirror.numbered import NumberedFile
-from gaussdecode.land.mirror.objects import Objects
 from gaussdecode.land.mirror.plan import (
     KEPT_TRANSACTIONS,
     NUMBERED,
@@ -54,6 +53,7 @@ from gaussdecode.land.names import (
 )
 from gaussdecode.model.entry import CommitEntry, parse_checkpoint
 from gaussdecode.model.landing import EntryKind, SourcePosition
+from gaussdecode.objects.store import AnyStore
 
 
 class Shipper:
@@ -69,7 +69,7 @@ class Shipper:
         positions: per source, up to there the store has everything; none before it is known.
     """
 
-    def __init__(self, log: CommitLog, store: Objects, *, is_compacting: bool = False) -> None:
+    def __init__(self, log: CommitLog, store: AnyStore, *, is_compacting: bool = False) -> None:
         """Read what the landing knows of its mirror.
 
         Raises:

@@ -7,12 +7,11 @@ from gaussdecode.errors import ConfigError, LandingError, MirrorError, MirrorRef
 from gaussdecode.land.disk import Disk
 from gaussdecode.land.files import Files
 from gaussdecode.land.layout import Layout, read_layout
-from gaussdecode.land.mirror.objects import Objects
 from gaussdecode.land.mirror.plan import newest_entry
 from gaussdecode.land.mirror.restore import find_layout
 from gaussdecode.land.names import COMMITS
 from gaussdecode.land.space import SpaceWait
-from gaussdecode.objects.store import open_store
+from gaussdecode.objects.store import AnyStore, open_store
 from gaussdecode.operations.check.doctor import Finding
 from gaussdecode.settings.sections import Config
 
@@ -54,7 +53,7 @@ def examine_mirror(config: Config) -> MirrorSeen:
         return MirrorSeen(f"{url}: not reached", findings=(finding,))
 
 
-def _held(config: Config, store: Objects) -> MirrorSeen:
+def _held(config: Config, store: AnyStore) -> MirrorSeen:
     url, theirs, ours = config.mirror.url, find_layout(store), _local_layout(config)
     if theirs is None:
         return MirrorSeen(f"{url}: empty, puts are conditional")
