@@ -121,7 +121,7 @@ class Source:
             "gd_csn": pa.nulls(count, pa.int64()), "gd_xid": pa.array(np.full(count, self.lsn)),
             "gd_ts": pa.array(np.full(count, 1_770_000_000_000_000)).cast(
                 pa.timestamp("us", tz="UTC")),
-            "gd_unchanged": names, "gd_old": old,
+            "gd_change_lsn": pa.nulls(count, pa.int64()), "gd_unchanged": names, "gd_old": old,
             "gd_raw": pa.nulls(count, schema.field("gd_raw").type),
             "id": column(keys), "doc": column(words[rng.integers(0, 1000, count)],
                                               is_delete | unsent),
