@@ -368,7 +368,10 @@ def test_replies_do_not_pile_up(server: Server) -> None:
         while b"COMMIT" not in transport.sent:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         connection.pause_writing()
-        await asyncio.sleep(0.05)
+        sent = server.counts.of(server.slots.get("stream"))
+        (session,) = server.sessions.values()
+        while not (sent.waited_seconds or (session.stream and session.stream.is_at_end)):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
         before = len(transport.sent)
         for _ in range(20):
             connection.data_received(_frame(b"d", b"r" + bytes(32) + b"\1") * 100)
