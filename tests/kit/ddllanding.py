@@ -184,4 +184,5 @@ def _table(columns: Sequence[Of], name: str = "t", oid: int = OID) -> Table:
     held = [
         Column(of.number, of.name, arrow_type(column_type(of.oid, -1, None)[0])) for of in columns
     ]
-    return Table(name, held, (1,), full=False, oid=oid)
+    key = tuple(of.number for of in columns if of.key is not None) or (1,)
+    return Table(name, held, key, full=False, oid=oid)

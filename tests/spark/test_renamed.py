@@ -280,6 +280,15 @@ def test_readers_find_tables_by_their_names_of_now(source: Source) -> None:
     assert Landing(source.root).find_table("public.u") == "public.u"
 
 
+def test_a_key_that_changes_between_a_rename_and_back_stops_the_table(source: Source) -> None:
+    """Rows of both keys stand in one entry, in files that overlap: which came last is not told."""
+    keyed = [Of(1, "id"), Of(2, "a", key=1)]
+    source.land(row(2), (keyed, {"id": 3, "a": 3}, "u", OID), row(4))
+    (why,) = source.apply(APPLY).stopped.values()
+    assert "renamed there and back" in why
+    assert source.state() == {"public.t": ("public.t", [1])}
+
+
 def test_masks_go_along(source: Source) -> None:
     """With the table, and with the name of a directory to a new table."""
     source.apply(APPLY, masks=read_masks(["public.t=a:null"]))

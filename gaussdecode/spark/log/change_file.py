@@ -47,6 +47,7 @@ class ChangeFile:
         part: part to read, as index and number of parts of its row groups.
         window: read only rows with a CSN above the first and up to the second; None for all.
         since_n: for a snapshot, the entry at which reading began; -1 if not recorded.
+        is_mixed: whether rows of the table under another key may lie between its rows.
         masks: masks of columns, by name in the file.
     """
 
@@ -60,6 +61,7 @@ class ChangeFile:
     part: tuple[int, int] = (0, 1)
     window: Window | None = None
     since_n: int = -1
+    is_mixed: bool = False
     masks: tuple[tuple[str, Mask], ...] = ()
 
     @property

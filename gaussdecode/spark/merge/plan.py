@@ -55,6 +55,10 @@ UNTOLD: Final = (
     "rows of it were updated or deleted, and the stream does not say which, because the table has no "
     "replica identity. Give it a key or ALTER TABLE ... REPLICA IDENTITY FULL"
 )
+MIXED: Final = (
+    "it was renamed there and back in one entry while its key changed, and which of its rows came last is "
+    "not told. Snapshot it: gaussdecode snapshot"
+)
 _LANDED_STAMPS: Final = tuple(name for name in STAMPS if name != "gd_n")
 
 
@@ -565,7 +569,27 @@ def _files_of(
             found.setdefault(table, []).append(change)
     for event in left:
         routes.follow(event)
-    return found
+    return {table: _with_overlaps(landing, changes) for table, changes in found.items()}
+
+
+def _with_overlaps(landing: Landing, changes: list[ChangeFile]) -> list[ChangeFile]:
+    """Mark files of a table that was renamed there and back within an entry, if its key changed meanwhile."""
+    if len({change.file.table for change in changes}) == 1:
+        return changes
+
+    def key(file: LandingFile) -> object:
+        return landing.schema_record(file.table, file.schema_id)["key"]
+
+    def overlaps(one: LandingFile, other: LandingFile) -> bool:
+        return one.first < other.last and other.first < one.last and key(one) != key(other)
+
+    files = [change.file for change in changes]
+    return [
+        dataclasses.replace(change, is_mixed=True)
+        if any(overlaps(change.file, file) for file in files)
+        else change
+        for change in changes
+    ]
 
 
 def merge_files(
@@ -749,6 +773,11 @@ def _untold(step: Step) -> Stop | None:
     return step.stop(UNTOLD) if has_changes and not is_told else None
 
 
+def _mixed(step: Step) -> Stop | None:
+    """Files under several keys overlap."""
+    return step.stop(MIXED) if step.change.is_mixed else None
+
+
 def _other_columns(step: Step) -> Stop | None:
     """The rows before cannot continue, and the file does not bring all rows anew."""
     why = step.why_other_columns
@@ -765,7 +794,7 @@ def _not_wanted(step: Step) -> Stop | None:
     return dataclasses.replace(step.stop(why), ddl=kinds) if kinds else None
 
 
-_STOPS: Final = (_suspect, _untold, _not_wanted, _other_columns)
+_STOPS: Final = (_suspect, _untold, _mixed, _not_wanted, _other_columns)
 """Why a table stops before a file; the first that applies is told."""
 
 
