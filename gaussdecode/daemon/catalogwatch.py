@@ -461,7 +461,7 @@ class CatalogWatch:
         other = {
             oid: title
             for oid, title in came.items()
-            if oid in tables and self._said.get(oid) != tables[oid].title != title
+            if oid in tables and self._said.get(oid) != tables.title(oid) != title
         }
         if other != self._known.came:
             self._known = dataclasses.replace(self._known, came=other)

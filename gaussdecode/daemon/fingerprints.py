@@ -123,7 +123,7 @@ class Known:
     @property
     def titles(self) -> dict[int, str]:
         """By OID."""
-        return {oid: table.title for oid, table in self.tables.items()}
+        return {oid: self.tables.title(oid) for oid in self.tables}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

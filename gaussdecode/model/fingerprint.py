@@ -209,10 +209,16 @@ class Tables(Mapping[int, TableState]):
 
     Args:
         packed: each state as `pack` wrote it.
+        titles: those that were asked for.
     """
 
-    def __init__(self, packed: Mapping[int, bytes] = MappingProxyType({})) -> None:
+    def __init__(
+        self,
+        packed: Mapping[int, bytes] = MappingProxyType({}),
+        titles: Mapping[int, str] = MappingProxyType({}),
+    ) -> None:
         self._packed = packed
+        self._titles = dict(titles)
 
     @classmethod
     def of(cls, tables: Mapping[int, TableState]) -> Self:
@@ -233,8 +239,15 @@ class Tables(Mapping[int, TableState]):
         left = set(gone)
         kept = {oid: of for oid, of in self._packed.items() if oid not in left}
         return type(self)(
-            {**kept, **{oid: _packed(table.to_record()) for oid, table in tables.items()}}
+            {**kept, **{oid: _packed(table.to_record()) for oid, table in tables.items()}},
+            {oid: of for oid, of in self._titles.items() if oid not in tables and oid in kept},
         )
+
+    def title(self, oid: int) -> str:
+        """Title of a table, whose state is unpacked for it once."""
+        if oid not in self._titles:
+            self._titles[oid] = self[oid].title
+        return self._titles[oid]
 
     def __getitem__(self, oid: int) -> TableState:
         return TableState.from_record(oid, _unpacked(self._packed[oid]))
