@@ -1,6 +1,7 @@
 """The package as it is given away: built from a checkout, installed, and used far from it."""
 
 import functools
+import json
 import os
 import re
 import shutil
@@ -8,9 +9,9 @@ import subprocess
 import sys
 import tarfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pytest
@@ -19,11 +20,12 @@ from kit.daemon import wait_until
 from kit.installed import PASSWORD, ROLE, Installed
 from kit.machine import Machine
 from kit.postgres import Database, Postgres, make_certificates
+from kit.runbook import lines_of
 from kit.workload import prepare
 from wheels import LINK, repair
 
 from gaussdecode.demo.ports import free_port
-from gaussdecode.errors import EX_CONFIG
+from gaussdecode.errors import EX_CONFIG, EX_UNAVAILABLE
 from gaussdecode.spark.target.deletion_vectors import current_rows
 from gaussdecode.spark.target.store import Target
 
@@ -81,6 +83,7 @@ UPDATE sales.orders SET total = NULL WHERE id % 10 = 0;
 DELETE FROM sales.orders WHERE id > 900;
 INSERT INTO sales.orders VALUES (2001, 'new', 0.01);
 """
+NEXT = "99.0.0"
 _ROWS = "SELECT id, customer, total FROM sales.orders ORDER BY id"
 
 
@@ -140,6 +143,24 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Package:
     wheel = repair(plain, base / "repaired")
     run(*pip, "install", "--no-deps", "--no-index", "--target", site, wheel, cwd=elsewhere)
     return Package(sdist, wheel, site, elsewhere)
+
+
+def renumbered(wheel: Path, directory: Path) -> Path:
+    """The same wheel as the one of the next version."""
+    run(sys.executable, "-m", "wheel", "unpack", wheel, cwd=directory)
+    (tree,) = directory.iterdir()
+    (metadata,) = tree.glob("*.dist-info")
+    for path, pattern in (
+        (metadata / "METADATA", r"(?m)^(Version: ).*()$"),
+        (tree / "gaussdecode/__init__.py", r'(?m)^(__version__\b.* ").*(")$'),
+    ):
+        text, count = re.subn(pattern, rf"\g<1>{NEXT}\2", path.read_text())
+        assert count == 1, path
+        path.write_text(text)
+    metadata.rename(metadata.with_name(f"gaussdecode-{NEXT}.dist-info"))
+    run(sys.executable, "-m", "wheel", "pack", tree, cwd=directory)
+    (packed,) = directory.glob("*.whl")
+    return packed
 
 
 def _rows(machine: Machine, lake: str) -> list[tuple[object, ...]]:
@@ -240,16 +261,107 @@ def test_the_suite_passes_on_the_installed_package(package: Package) -> None:
     assert done.stdout.startswith(str(package.site))
 
 
+def _live_a_day(
+    reader: tutorial.Reader,
+    machine: Machine,
+    database: Database,
+    newer: Path,
+    follow: Callable[[], None],
+) -> None:
+    """What operators do to a slot that runs, up to its end: nothing is missing, nothing twice."""
+    unit, config = "gaussdecode@orders", "/etc/gaussdecode/orders.yaml"
+
+    def stream() -> None:
+        machine.do(f"gaussdecode status --wait 200 {config}")
+
+    def record() -> Any:  # Any: JSON
+        return json.loads(machine.do("curl -s http://127.0.0.1:19187/status"))
+
+    reader.begin("A new password")
+    reader.type("ALTER ROLE gaussdecode PASSWORD 'battery staple';")
+    secret = "/etc/gaussdecode/orders.password"
+    reader.type(f"printf '%s\\n' 'battery staple' | install -m 0600 /dev/stdin {secret}")
+    reader.type(f"systemctl restart {unit}")
+    stream()
+
+    reader.begin("A changed configuration, and a wrong one")
+    reader.type(f"sed -i 's/max-commit-interval: 30s/max-commit-interval: 1s/' {config}")
+    reader.type(f"systemctl reload {unit}")
+    reader.type(f"sed -i.good 's/^slot: orders/slot: [/' {config}")
+    reader.type(f"systemctl reload {unit} || test $? = 1")
+    reader.type(f"mv {config}.good {config}")
+    stream()
+
+    reader.begin("A pause, and a restart of the server")
+    reader.type("gaussdecode ctl orders pause")
+    stands = record()["durable_lsn"]
+    database.server.restart()
+    reader.type("UPDATE sales.orders SET total = 2 WHERE id = 2001;")
+    wait_until(lambda: record()["state"] == "paused", "it has connected again, and is paused")
+    assert machine.run(f"gaussdecode status {config}").status == EX_UNAVAILABLE
+    assert record()["durable_lsn"] == stands
+    reader.type("gaussdecode ctl orders resume")
+
+    reader.begin("A new table, of a publication that another role owns")
+    reader.type("CREATE TABLE sales.returns (id int8 PRIMARY KEY, reason text);")
+    reader.type("INSERT INTO sales.returns VALUES (1, 'broken');")
+    reader.type("GRANT SELECT ON sales.returns TO gaussdecode;")
+    refused = reader.type("gaussdecode ctl orders add sales.returns || test $? = 69")
+    (statement,) = re.findall(r"ALTER PUBLICATION .*;", refused)
+    reader.type(statement)
+    reader.type("gaussdecode ctl orders add sales.returns")
+    stream()
+    assert "sales.returns " in machine.do(f"gaussdecode check --tables {config}")
+
+    reader.begin("A newer version")
+    machine.do("mkdir dist")
+    shutil.copy(newer, machine.root / "root/dist")
+    for line in lines_of("Upgrade"):
+        if line.startswith("gaussdecode check "):  # what it shows is another in each run
+            machine.do(reader.filled_in(line))
+        else:
+            reader.type(line)
+    stream()
+    assert record()["version"] == NEXT
+
+    reader.begin("The end")
+    database.execute("INSERT INTO sales.orders VALUES (2002, 'newer', 0.02)")
+    reader.type("gaussdecode ctl orders rotate")
+    reader.type("gaussdecode ctl orders drop sales.returns || test $? = 69")
+    follow()
+    oracle.check(machine.root / "var/lib/gaussdecode/orders", database)
+    assert machine.do(f"systemctl show --value -p NRestarts {unit}") == "0\n"
+    for line in lines_of("Remove"):
+        reader.type(line)
+    places = "/etc/systemd /etc/sysusers.d /etc/tmpfiles.d /opt /usr/local"
+    assert machine.do(f"find {places} -name 'gaussdecode*'") == ""
+    assert database.execute("SELECT FROM pg_replication_slots") == []
+    journal = machine.do(f"journalctl -b -o cat -u {unit}")
+    assert "Traceback" not in journal + reader.text()
+    assert "battery staple" not in journal
+    assert "landing.max-commit-interval" in journal
+    assert re.findall(r'"event": "(act_\w+)".*?"act": "(\w+)"', journal) == [
+        ("act_done", "reload"),
+        ("act_done", "pause"),
+        ("act_done", "resume"),
+        ("act_refused", "add"),
+        ("act_done", "add"),
+        ("act_done", "rotate"),
+        ("act_refused", "drop"),
+    ]
+
+
 @pytest.mark.integration
 @pytest.mark.machine
-def test_the_tutorial_on_a_new_machine(package: Package, tmp_path: Path) -> None:
-    """From the server's settings to a table, each command as it stands; then changes follow."""
+def test_the_tutorial_and_a_day_on_a_new_machine(package: Package, tmp_path: Path) -> None:
+    """From the server's settings to a table, each command as it stands; changes follow; then what operators do."""
     with (
         Postgres(15, {"wal_level": None}) as server,
         Machine(tmp_path / "machine", is_bare=True) as machine,
     ):
-        server.execute("CREATE DATABASE shop")
-        server.execute(_SHOP, "shop")
+        database = Database(server, "shop")
+        database.execute("DROP PUBLICATION shop")
+        database.execute(_SHOP)
         checkout = "/root/gaussdecode"
         machine.do(f"mkdir -p {checkout}/dist")
         shutil.copy(package.wheel, machine.root / checkout[1:] / "dist")
@@ -271,28 +383,33 @@ def test_the_tutorial_on_a_new_machine(package: Package, tmp_path: Path) -> None
 
         words = {
             "DBHOST": "localhost", "DBPORT": str(server.port), "DAEMON": "127.0.0.1",
-            "SECRET": "correct horse", "CHECKOUT": checkout,
+            "SECRET": "correct horse", "CHECKOUT": checkout, "SLOT": "orders",
+            "CONFIG": "/etc/gaussdecode/orders.yaml",
         }  # fmt: skip
         page = tutorial.PAGE.read_text()
         reader = tutorial.Reader(machine, server, "shop", words, {str(server.port): "5432"})
         for step in tutorial.steps():
             reader.carry_out(step, {"Restart the server": certify, "pg_hba.conf": let_in})
-        record = reader.text()
-        if os.environ.get("GAUSSDECODE_RECORD"):  # keep this run in place of the one before
-            tutorial.RECORD.write_text(record)
-        assert tutorial.alike(record) == tutorial.alike(tutorial.RECORD.read_text())
         query = f"http://127.0.0.1:{watched}/api/v1/query?query=gaussdecode_land_durable_lsn"
         wait_until(lambda: '"slot":"orders"' in machine.do(f"curl -s {query}"), "it is scraped")
-        server.execute(_WORK, "shop")
+        database.execute(_WORK)
         (apply,) = [line for line in tutorial.steps()[-1].lines if " spark apply " in line]
         lake = "/var/lib/lake/orders"
 
         def has_followed() -> bool:
             machine.do(apply)
-            return _rows(machine, lake) == server.execute(_ROWS, "shop")
+            return _rows(machine, lake) == database.execute(_ROWS)
 
-        wait_until(has_followed, "the table is the source's")
-        assert machine.do("systemctl show --value -p NRestarts gaussdecode@orders") == "0\n"
+        def follow() -> None:
+            wait_until(has_followed, "the table is the source's")
+
+        follow()
+        (tmp_path / "next").mkdir()
+        _live_a_day(reader, machine, database, renumbered(package.wheel, tmp_path / "next"), follow)
+        record = reader.text()
+        if os.environ.get("GAUSSDECODE_RECORD"):  # keep this run in place of the one before
+            tutorial.RECORD.write_text(record)
+        assert tutorial.alike(record) == tutorial.alike(tutorial.RECORD.read_text())
 
 
 @pytest.mark.integration

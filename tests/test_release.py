@@ -13,6 +13,7 @@ import assemble
 import changelog
 import pytest
 import sbom
+from kit import tutorial
 from kit.install import MAJORS
 from kit.jars import RELEASES
 from packaging.requirements import Requirement
@@ -220,6 +221,12 @@ def test_files_that_name_the_version_have_the_one() -> None:
     for path in changelog._NAMED:
         found = set(re.findall(r"gaussdecode:(\d+\.\d+\.\d+)", (ROOT / path).read_text()))
         assert found == {gaussdecode.__version__}, path
+
+
+def test_the_tutorial_was_carried_out_with_the_version() -> None:
+    """CONTRIBUTING.md says how it is carried out again."""
+    installed, *_ = re.findall(r" gaussdecode-(\d+\.\d+\.\d+)\b", tutorial.RECORD.read_text())
+    assert installed == gaussdecode.__version__
 
 
 @pytest.mark.parametrize(

@@ -130,7 +130,7 @@ def test_move_to_another_host(
 def test_every_procedure_is_there() -> None:
     """One heading for each question that is asked at night."""
     chapter = PROCEDURES.read_text().split("\n## When something happens\n")[1].split("\n## ")[0]
-    assert re.findall(r"^### (.*)$", chapter, re.MULTILINE)[:11] == [
+    assert re.findall(r"^### (.*)$", chapter, re.MULTILINE)[:12] == [
         "Lag grows",
         "The slot is lost",
         "A publication was dropped or changed",
@@ -142,4 +142,5 @@ def test_every_procedure_is_there() -> None:
         "Move to another host",
         "Failover",
         "Upgrade",
+        "Remove",
     ]

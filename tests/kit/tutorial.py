@@ -1,4 +1,4 @@
-"""The tutorial, typed line by line on a new machine, and what it answered.
+"""The tutorial, typed line by line on a new machine, then a day of the slot, and what was answered.
 
 Each step is a heading of docs/tutorial.md with its indented lines: SQL for psql, as the
 superuser of the source; all else for a shell of root's. What was typed and answered is one
@@ -17,7 +17,7 @@ from kit.postgres import Postgres
 _DOCS: Final = Path(__file__).parents[2] / "docs"
 PAGE: Final = _DOCS / "tutorial.md"
 RECORD: Final = _DOCS / "tutorial-run.md"
-_SQL: Final = re.compile(r"(ALTER|CREATE|GRANT|SELECT) ")
+_SQL: Final = re.compile(r"(ALTER|CREATE|GRANT|INSERT|SELECT|UPDATE) ")
 _NUMBER: Final = re.compile(
     r"\b[0-9A-F]+/[0-9A-F]+\b|\b\d{4}-\d\d-\d\d[ T][\d:.]+(Z|\+00:00)?|\d[\d.,]*( ?[kMG]?i?B\b)?"
 )
@@ -25,8 +25,9 @@ _HEAD: Final = """\
 # The tutorial, carried out
 
 This page shows every command of [tutorial.md](tutorial.md) and its output. The machine was new: Debian 12 with systemd,
-Prometheus and PostgreSQL 15 with TLS. `make test` repeats the run with the current sources and compares the output.
-Numbers, positions and times may differ.
+Prometheus and PostgreSQL 15 with TLS. Then follows a day of the slot, from a new password to its end
+([operate.md](operate.md#act-on-a-running-daemon), [procedures.md](procedures.md)). `make test` repeats the run with the current sources and
+compares the output. Numbers, positions and times may differ.
 """
 
 
@@ -79,11 +80,11 @@ class Reader:
             afterwards: what else happens, by the words in the text that ask for it; before the
                 lines that come after them.
         """
-        self._said += ["", f"## {step.heading}", ""]
+        self.begin(step.heading)
         for paragraph in step.text.split("\n\n"):
             for line in paragraph.splitlines():
                 if line.startswith("    "):
-                    self._type(line.strip())
+                    self.type(line.strip())
             for words, do in afterwards.items():
                 if words in paragraph:
                     do()
@@ -92,7 +93,12 @@ class Reader:
         """The record."""
         return _HEAD + "\n".join(self._said).rstrip() + "\n"
 
-    def _type(self, line: str) -> None:
+    def begin(self, heading: str) -> None:
+        """Put what is typed from now on below a heading."""
+        self._said += ["", f"## {heading}", ""]
+
+    def type(self, line: str) -> str:
+        """Type a line, which must succeed; gives what it answered."""
         line = self.filled_in(line)
         is_sql = _SQL.match(line) is not None
         answer = self._query(line) if is_sql else self._machine.do(f"{{ {line}\n}} 2>&1")
@@ -101,6 +107,7 @@ class Reader:
         for found, stands in self._hidden.items():
             shown = [each.replace(found, stands) for each in shown]
         self._said += [f"    {each}".rstrip() for each in shown]
+        return answer
 
     def filled_in(self, line: str) -> str:
         """A line with what stands for its placeholders."""
@@ -127,6 +134,7 @@ def alike(record: str) -> list[str]:
     """Lines of a record as far as they are the same in every run."""
     found = re.sub(r"(?m)^(    Successfully installed).*", r"\1", record)
     found = re.sub(r"(?m)^ *entry \d+: changes of .*\n", "", found)  # how many it takes is chance
+    found = re.sub(r'(?m)^ *Removed ".*\n', "", found)  # systemd's order
     found = _NUMBER.sub("N", found)
     found = re.sub(r"  +", "  ", re.sub(r"--+", "--", found))
     return [line.rstrip() for line in found.splitlines()]

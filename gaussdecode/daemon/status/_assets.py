@@ -67,7 +67,7 @@ tbody tr+tr>*{border-top:1px solid var(--line)}
 .bar svg{flex:1 1 0;width:0;min-width:24px;height:12px;display:block}
 .bar span{min-width:2.6em;text-align:right}
 .chart{margin-bottom:10px}
-.chart p{display:flex;justify-content:space-between;margin:0;color:var(--soft);font-size:13px}
+.chart p{display:flex;flex-wrap:wrap;column-gap:8px;justify-content:space-between;margin:0;color:var(--soft);font-size:13px;white-space:nowrap}
 .chart b{color:var(--text)}
 .chart svg{display:block;width:100%;height:64px;background:var(--track);border-radius:4px}
 .chart.trend{margin:0}

@@ -119,15 +119,18 @@ def _per_second(old: Sample, new: Sample) -> Sample:
     return dataclasses.replace(new, at=span, **changes)
 
 
-def series(samples: list[Sample], name: str, points: int) -> list[tuple[float, float]]:
+def series(
+    samples: list[Sample], name: str, points: int, seconds: float = 0.0
+) -> list[tuple[float, float]]:
     """A metric over time, as (seconds before the newest, value), thinned out.
 
     Where samples are missing, because the process or the machine stood still, there is one point that is NaN.
 
     Args:
         samples: oldest first.
-        name: a field of `Sample`; of a counter the rate between two points is given.
+        name: a field of `Sample`; of a counter each point is a rate, as `History.rates` gives it.
         points: most points, those of gaps apart.
+        seconds: seconds of the window of a rate; 0 for the time between two points.
     """
     step = max(1, -(-len(samples) // points))
     kept = samples[::-1][::step][::-1]
@@ -136,12 +139,16 @@ def series(samples: list[Sample], name: str, points: int) -> list[tuple[float, f
     is_counter = name.endswith("_total")
     end = kept[-1].at
     found = [] if is_counter else [(end - kept[0].at, float(getattr(kept[0], name)))]
-    for old, new in itertools.pairwise(kept):
+    first = 0  # of the window
+    for index, (old, new) in enumerate(itertools.pairwise(kept)):
         is_gap = new.at - old.at > _GAP_STEPS * step * INTERVAL_SECONDS
         if is_gap:
+            first = index + 1
             found.append((end - (old.at + new.at) / 2, math.nan))
+        while first < index and new.at - kept[first].at > seconds:
+            first += 1
         if not is_counter:
             found.append((end - new.at, getattr(new, name)))
         elif not is_gap:
-            found.append((end - new.at, getattr(_per_second(old, new), name)))
+            found.append((end - new.at, getattr(_per_second(kept[first], new), name)))
     return found

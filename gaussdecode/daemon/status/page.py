@@ -27,7 +27,7 @@ from gaussdecode.daemon.status.html import (
     with_commands,
 )
 from gaussdecode.daemon.status.landed import Commit, TableTally
-from gaussdecode.daemon.status.limit import Limit, Stage
+from gaussdecode.daemon.status.limit import WINDOW_SECONDS, Limit, Stage
 from gaussdecode.daemon.status.members import COLUMNS, member_cells
 from gaussdecode.daemon.status.queues import Fill
 from gaussdecode.daemon.status.states import Cause, State, Trouble, find_causes
@@ -193,14 +193,19 @@ def _limit(picture: Picture) -> str:
     )
 
 
+def _rate(picture: Picture, name: str) -> float | None:
+    """A rate of the last seconds; None while there is only one sample."""
+    return None if picture.rates is None else float(getattr(picture.rates, name))
+
+
 def _tiles(picture: Picture) -> str:
-    status, rates = picture.status, picture.rates or Sample(0.0)
+    status = picture.status
     tiles = (
         ("lag", known(status["lag_bytes"], size)),
         ("lag in time", known(status["lag_seconds"], _seconds)),
-        ("received", _size_rate(rates.source_received_bytes_total)),
-        ("decoded", _row_rate(rates.decode_rows_total)),
-        ("landed", _row_rate(rates.land_rows_total)),
+        ("received", known(_rate(picture, "source_received_bytes_total"), _size_rate)),
+        ("decoded", known(_rate(picture, "decode_rows_total"), _row_rate)),
+        ("landed", known(_rate(picture, "land_rows_total"), _row_rate)),
         ("decoders", str(status["parallel_decode_num"])),
         ("reader LSN", str(status["reader_lsn"] or UNKNOWN)),
         ("durable LSN", str(status["durable_lsn"] or UNKNOWN)),
@@ -315,18 +320,19 @@ def _ago(seconds: float) -> str:
 
 def _charts(picture: Picture) -> str:
     """The last half hour; the present figure of each chart is that of its tile."""
-    status, rates, samples = picture.status, picture.rates or Sample(0.0), picture.samples
+    status, samples = picture.status, picture.samples
+    received = _rate(picture, "source_received_bytes_total")
     waiting, done = (sum(pair[side].entries for pair in picture.queues) for side in (0, 1))
     charts = (
         ("source_lag_bytes", "lag", status["lag_bytes"], size),
         ("source_lag_seconds", "lag in time", status["lag_seconds"], _seconds),
-        ("source_received_bytes_total", "received", rates.source_received_bytes_total, _size_rate),
-        ("land_rows_total", "landed", rates.land_rows_total, _row_rate),
+        ("source_received_bytes_total", "received", received, _size_rate),
+        ("land_rows_total", "landed", _rate(picture, "land_rows_total"), _row_rate),
         ("read_change_queue_entries", "read change queues", waiting, _batches),
         ("decode_change_queue_entries", "decode change queues", done, _batches),
     )
     inner = "".join(
-        _chart(series(samples, name, _POINTS), title, present, spell)
+        _chart(series(samples, name, _POINTS, WINDOW_SECONDS), title, present, spell)
         for name, title, present, spell in charts
     )
     length = span(len(samples) * INTERVAL_SECONDS)
@@ -356,7 +362,7 @@ def _tables(tables: Sequence[TableTally]) -> str:
             count(t.rows),
             size(t.bytes),
             count(t.files),
-            " ".join(f"{op} {count(n)}" for op, n in sorted(t.ops.items())),
+            ", ".join(f"{op} {count(n)}" for op, n in sorted(t.ops.items())),
             str(t.entry),
         )
         for t in tables[:_TABLES]

@@ -76,6 +76,18 @@ def test_series_are_thinned_out() -> None:
     assert not nothing
 
 
+def test_a_rate_over_time_ends_at_the_rate_of_now() -> None:
+    """Both are of the same seconds: after a burst the line falls, and does not rise again at its end."""
+    history = History()
+    for at in range(0, 200, 2):
+        history.add(Sample(float(at), land_rows_total=3000.0 * (at > 180)))
+    rates = history.rates(30.0)
+    assert rates is not None
+    (*_, (ago, last)) = points = series(history.samples(), "land_rows_total", 200, 30.0)
+    assert (ago, last) == (0.0, rates.land_rows_total)
+    assert max(value for _, value in points) == last == 100.0
+
+
 def test_missing_samples_are_a_gap() -> None:
     """Of gauges and counters alike: nobody draws a line over the time of which nothing is known."""
     times = [*range(0, 20, 2), *range(60, 80, 2)]

@@ -339,6 +339,13 @@ def test_a_chart_has_the_figure_of_its_tile_times_and_gaps() -> None:
     assert drawing.startswith('aria-label="lag: now 7.5 GB, highest 7.5 GB in')  # and ends there
 
 
+def test_a_rate_that_is_not_known_is_a_dash() -> None:
+    """With the first sample there is none yet."""
+    page = render_page(dataclasses.replace(IDLE, rates=None)).decode()
+    for name in ("received", "decoded", "landed"):
+        assert f"<dt>{name}</dt><dd>-</dd>" in page
+
+
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
     """A browser for all tests of this module."""
