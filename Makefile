@@ -106,7 +106,12 @@ test-stores: setup-test ## mirror and tables on real HDFS, MinIO (needs Go), Azu
 	PYTHONPATH=$(CURDIR)/.venv/pyspark-4.0 $(PYTEST) -W ignore -p no:unraisableexception tests/spark/hive_cases.py $(ARGS)
 
 .PHONY: test-image
-test-image: setup-test image ## the container image: kills, an upgrade and a server that is away
+test-image: setup-test image ## the container image: kills, an upgrade and a server that is away; the manifests by Kubernetes' schemas
+	@[ -x build/kubernetes/bin/kubernetes-validate ] || { $(BIN)/python -m venv build/kubernetes \
+		&& build/kubernetes/bin/pip install --quiet kubernetes-validate==1.37.0; }
+	for version in 1.29 1.33 1.37; do \
+		build/kubernetes/bin/kubernetes-validate --strict --quiet -k $$version config/kubernetes/orders.yaml; \
+	done
 	$(PYTEST) tests/integration/image_cases.py $(ARGS)
 
 .PHONY: test-sanitize
