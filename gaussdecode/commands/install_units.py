@@ -126,7 +126,10 @@ def execute(args: argparse.Namespace) -> int:
         if not args.dry_run and states[path] is not _State.SAME:
             _write(path, content)
         print(f"{_SAID[args.dry_run][states[path]]} {path}")
-    if not args.dry_run:
+    had_unit = states[prefix / _PLACES["gaussdecode@.service"]] is not _State.MISSING
+    if not args.dry_run and args.force and had_unit:
+        print("next: systemctl daemon-reload")
+    elif not args.dry_run:
         _print_next(program, args.share, is_here=args.destdir == Path("/"))
     return EX_OK
 

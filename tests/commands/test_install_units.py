@@ -101,7 +101,10 @@ def test_what_an_administrator_changed_is_left(tmp_path: Path, run: Run) -> None
     assert f"would write   {example}\n" in told.out
     assert target.read_text().endswith("mine\n")
     assert not example.exists()
-    assert f"replaced  {target}\n" in run(*call, "--force").out
+    upgraded = run(*call, "--force").out
+    assert f"replaced  {target}\n" in upgraded
+    assert "slot create" not in upgraded, "there are slots"
+    assert upgraded.endswith("next: systemctl daemon-reload\n")
     assert "mine" not in target.read_text()
     assert example.exists()
 

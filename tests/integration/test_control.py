@@ -213,7 +213,9 @@ def test_tables_come_and_go(
         assert "added to publication" in _does(daemon, capsys, "add", "public.t")
         wait_until(lambda: '"snapshot_landed"' in daemon.log.read_text(), "the existing rows")
         assert "has it already" in _does(daemon, capsys, "add", "public.t")
-        assert "does not exist" in _is_refused(daemon, capsys, "add", "public.nothing")
+        told = _is_refused(daemon, capsys, "add", "public.nothing")
+        assert "does not exist" in told
+        assert "have somebody" not in told
         assert "no configured publication" in _is_refused(daemon, capsys, "drop", "public.nothing")
         role = f"role_{database_15.name}"
         database_15.execute(
@@ -224,6 +226,7 @@ def test_tables_come_and_go(
         assert "taken: source.dsn" in _does(daemon, capsys, "reload")
         told = _is_refused(daemon, capsys, "drop", "public.t")
         assert f'ALTER PUBLICATION "{name}" DROP TABLE "public"."t";' in told
+        assert "REPLICATION" not in told, "no advice about the stream"
         dsn = database_15.dsn
         daemon.write_config(
             source={"dsn": f"{dsn} sslmode=disable"},

@@ -10,7 +10,9 @@ from gaussdecode.errors import ConfigError, SourceRefusedError
 from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.postgresql.connection import Connection, connect
 from gaussdecode.source.quoting import identifier, literal
+from gaussdecode.source.sqlstate import Phase, judge
 
+_NO_RIGHT: Final = "42501"  # an SQLSTATE
 _CONNECT_SECONDS: Final = 3
 _PATIENCE: Final = 5.0  # seconds for a statement; it may wait for a lock
 _HAVE: Final = """
@@ -103,8 +105,11 @@ def _alter(connection: Connection, statement: str) -> None:
     try:
         connection.query(statement)
     except SourceRefusedError as error:
+        told = error.reason.removesuffix(f"; {judge(Phase.COMMAND, error.sqlstate).advice}")
+        if error.sqlstate != _NO_RIGHT:
+            raise ConfigError(told) from None
         raise ConfigError(
-            f"{error.reason}; have somebody who may run it, and ask again: {statement};"
+            f"{told}; have somebody who may run it, and ask again: {statement};"
         ) from None
 
 
