@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from kit import servedrows
 
 from gaussdecode.serve.block import MESSAGES, Output, TableRows
 from gaussdecode.serve.errors import ServeError
+from gaussdecode.serve.outputs.gauss import GaussOutput
 from gaussdecode.serve.outputs.registry import PLUGINS, make_output
 from gaussdecode.source.gaussdb.capture import RecordedCatalog
 from gaussdecode.source.gaussdb.relations import GaussRelations
@@ -218,6 +219,43 @@ def test_the_translator_reads_what_is_written(
     if style != "q":
         xids = [struct.unpack_from(">QQ", message, 1) for message in commits]
         assert [xid for _, xid in xids] == [1, 2]
+
+
+U63 = st.integers(1, (1 << 63) - 1)
+TIMES = st.integers(-(10**15), 10**17)  # microseconds since 1970: years that ISO dates have
+
+
+@pytest.mark.parametrize("batch", ["0", "1"])
+@pytest.mark.parametrize("style", ["b", "j", "t"])
+@settings(max_examples=40)
+@given(of=st.tuples(U63, U63, U63, U63, TIMES), user=TEXTS, begin_has_xid=st.booleans())
+def test_the_translator_reads_the_boundaries_that_are_written(
+    style: str, batch: str, of: tuple[int, ...], user: str, *, begin_has_xid: bool
+) -> None:
+    """Every number, time and name of BEGIN and COMMIT, in each way in which they are framed."""
+    xid, first_lsn, end_lsn, csn, time_us = of
+    options: dict[str, str | None] = {
+        "parallel-decode-num": "2", "decode-style": style, "sending-batch": batch,
+        "include-timestamp": "true", "include-user": "true", "skip-empty-xacts": "false",
+    }  # fmt: skip
+    name = "".join(user.split()).replace(":", "")  # a blank and a colon can begin the next key
+    made = servedrows.block([], [0], user=(name,))
+    numbers: dict[str, Any] = {
+        "xid": np.array([xid]), "csn": np.array([csn]), "time_us": np.array([time_us]),
+        "first_lsn": np.array([first_lsn], np.uint64), "end_lsn": np.array([end_lsn], np.uint64),
+        "commit_lsn": np.array([end_lsn], np.uint64),
+    }  # fmt: skip
+    made = dataclasses.replace(made, transactions=dataclasses.replace(made.transactions, **numbers))
+    output = GaussOutput("mppdb_decoding", options, begin_has_xid=begin_has_xid)
+    begin, commit = _translated(output, style, is_batched=batch == "1", of=made)
+    since_2000 = time_us - 946_684_800_000_000
+    begun = (first_lsn, csn, xid if begin_has_xid else 0, since_2000, 0)
+    assert struct.unpack_from(">QQQqI", begin, 1) == begun
+    assert begin[37:] == name.encode() + b"\0"
+    is_framed = style == "b" or batch == "1"  # else the LSN is in the header of the message
+    ended = struct.unpack_from(">QQqQ", commit, 1)
+    assert ended[1:] == (xid, since_2000, 0)
+    assert ended[0] == end_lsn or not is_framed
 
 
 def test_a_batch_ends_above_one_mebibyte() -> None:

@@ -1,5 +1,18 @@
 from gaussdecode.serve.outputs._rows import Writer
 
+TABLE: str
+INSERT: str
+UPDATE: str
+DELETE: str
+OLD_KEY: str
+NEW_TUPLE: str
+OF_JSON: tuple[str, str, str, str, str, str, str, str]
+JSON_OPERATIONS: tuple[str, str, str]
+OF_SQL: tuple[str, str, str, str, str]
+HEARTBEAT: str
+HEARTBEAT_LETTER: bytes
+LAST: bytes
+
 class GaussWriter(Writer):
     def __init__(
         self,

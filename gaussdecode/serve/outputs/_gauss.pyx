@@ -5,7 +5,7 @@ sending-batch 1 records share a message until it is longer than 1 MiB, as the se
 What is left at the end of a block goes out as the server's timer would send it.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint64_t
 
 from gaussdecode.serve.outputs._arrow cimport (
     Digits, Leaf, LeafForm, leaf_bind, leaf_bytes, leaf_free, leaf_is_null, print_integer,
@@ -15,6 +15,17 @@ from gaussdecode.serve.outputs._rows cimport (
     HEAD_DELETE, HEAD_INSERT, HEAD_NEW, HEAD_OLD, HEAD_TRUNCATE, HEAD_UPDATE, TEXT_NULL,
     TEXT_UNCHANGED, TRUNCATE_CASCADE, TRUNCATE_RESTART, Column, Table, Text, Writer, has_old_row,
     put, put_big, put_json, put_literal, read_text, set_big,
+)
+from gaussdecode.wire._forms cimport (
+    JSON_DELETE, JSON_INSERT, JSON_NAMES, JSON_OLD_NAMES, JSON_OLD_TYPES, JSON_OLD_VALUES,
+    JSON_OPERATION, JSON_TABLE, JSON_TYPES, JSON_UPDATE, JSON_VALUES, KEY_CSN, KEY_FIRST_LSN,
+    KEY_ORIGIN, KEY_TIME, KEY_USER, KEY_XID, NULL_SIZE, PART_NEW, PART_OLD, PART_ORIGIN,
+    PART_TIME, PART_USER, PART_XID, RECORD_BEGIN, RECORD_COMMIT, RECORD_HEARTBEAT, RECORD_INSERT,
+    SEPARATOR_LAST, SEPARATOR_NEXT, SQL_AND, SQL_COMMA, SQL_DELETE, SQL_INSERT, SQL_IS,
+    SQL_VALUES, SQL_WHERE, VALUE_NULL, VALUE_UNCHANGED, WORD_AT, WORD_BEGIN, WORD_CASCADE,
+    WORD_COMMIT, WORD_CSN, WORD_DELETE, WORD_HEARTBEAT, WORD_INSERT, WORD_NEW_TUPLE,
+    WORD_NO_FLAGS, WORD_NO_TUPLE, WORD_OLD_KEY, WORD_ORIGIN, WORD_PARALLEL_COMMIT, WORD_RESTART,
+    WORD_TABLE, WORD_TRUNCATE, WORD_UPDATE, WORD_XID, Word,
 )
 from gaussdecode.wire._layout cimport (
     Buffer, buffer_append, buffer_fill, buffer_free,
@@ -32,8 +43,42 @@ cdef enum RecordKind:
     CHANGE
     COMMIT
 
-cdef uint32_t NULL_SIZE = 0xFFFFFFFF
+cdef inline int put_word(Buffer *out, Word word) except -1 nogil:
+    return buffer_append(out, word.text, word.size)
 
+
+cdef inline int put_letter(Buffer *out, uint8_t letter) except -1 nogil:
+    return buffer_append(out, &letter, 1)
+
+
+cdef inline int put_key(Buffer *out, Word key) except -1 nogil:
+    """Append what stands before a value of a boundary of the styles t and j."""
+    buffer_append(out, b" ", 1)
+    put_word(out, key)
+    return buffer_append(out, b": ", 2)
+
+
+cdef str of_word(Word word):
+    return word.text[:word.size].decode()
+
+
+# For the heads of rows, which are made in Python.
+TABLE = of_word(WORD_TABLE)
+INSERT, UPDATE, DELETE = of_word(WORD_INSERT), of_word(WORD_UPDATE), of_word(WORD_DELETE)
+OLD_KEY, NEW_TUPLE = of_word(WORD_OLD_KEY), of_word(WORD_NEW_TUPLE)
+OF_JSON = tuple([
+    of_word(JSON_TABLE), of_word(JSON_OPERATION), of_word(JSON_NAMES), of_word(JSON_TYPES),
+    of_word(JSON_VALUES), of_word(JSON_OLD_NAMES), of_word(JSON_OLD_TYPES),
+    of_word(JSON_OLD_VALUES),
+])
+JSON_OPERATIONS = of_word(JSON_INSERT), of_word(JSON_UPDATE), of_word(JSON_DELETE)
+OF_SQL = tuple([
+    of_word(SQL_INSERT), of_word(SQL_VALUES), of_word(SQL_DELETE), of_word(SQL_WHERE),
+    of_word(SQL_IS),
+])
+HEARTBEAT = of_word(WORD_HEARTBEAT)
+HEARTBEAT_LETTER = bytes([RECORD_HEARTBEAT])
+LAST = bytes([SEPARATOR_LAST])
 
 cdef class GaussWriter(Writer):
     """Rows in the forms that GaussDB has.
@@ -119,7 +164,7 @@ cdef class GaussWriter(Writer):
             self.content.size - self.message_start + HEADER_BYTES > self.batch * <size_t>BATCH_BYTES
         )
         if self.style == c"b":
-            buffer_append(&self.content, b"F" if is_full else b"P", 1)
+            put_letter(&self.content, SEPARATOR_LAST if is_full else SEPARATOR_NEXT)
         elif is_full and self.batch:
             buffer_fill(&self.content, 0, 4)
         if is_full:
@@ -144,7 +189,7 @@ cdef class GaussWriter(Writer):
         if self.style != c"b" or self.ends_whole:
             buffer_fill(&self.content, 0, 4)
         else:
-            self.content.data[self.content.size - 1] = c"F"
+            self.content.data[self.content.size - 1] = SEPARATOR_LAST
         return self.send(self.header_lsn)
 
     cdef int finish(self) except -1 nogil:
@@ -162,7 +207,7 @@ cdef class GaussWriter(Writer):
     cdef int put_counted(self, uint8_t letter, bint is_user) except -1 nogil:
         """Append a part of a binary record that has a text."""
         cdef size_t start
-        buffer_append(&self.content, &letter, 1)
+        put_letter(&self.content, letter)
         put_big(&self.content, 0, 4)
         start = self.content.size
         if is_user:
@@ -185,44 +230,48 @@ cdef class GaussWriter(Writer):
             self.flush()
         self.start_record(self.first_lsn[now])
         if self.style == c"b":
-            buffer_append(&self.content, b"B", 1)
+            put_letter(&self.content, RECORD_BEGIN)
             put_big(&self.content, self.csn[now], 8)
             put_big(&self.content, self.first_lsn[now], 8)
             if self.has_xids and self.begin_has_xid:
-                buffer_append(&self.content, b"X", 1)
+                put_letter(&self.content, PART_XID)
                 put_big(&self.content, self.xid[now], 8)
             if self.has_times:
-                self.put_counted(c"T", False)
+                self.put_counted(PART_TIME, False)
             if self.has_users:
-                self.put_counted(c"N", True)
+                self.put_counted(PART_USER, True)
             if self.has_origins:
-                buffer_append(&self.content, b"O", 1)
+                put_letter(&self.content, PART_ORIGIN)
                 put_big(&self.content, 0, 4)
             return self.end_record(lsn, BEGIN)
         if self.is_serial():
-            buffer_append(&self.content, b"BEGIN ", 6 if self.has_xids else 5)
+            put_word(&self.content, WORD_BEGIN)
             if self.has_xids:
+                put_letter(&self.content, c" ")
                 print_integer(
                     self.xid[now] if self.style == c"s" else self.csn[now], &self.content
                 )
             if self.has_origins:
-                buffer_append(&self.content, b" ORIGIN_ID 0", 12)
+                put_word(&self.content, WORD_ORIGIN)
+                put_letter(&self.content, c"0")
             return self.end_record(lsn, BEGIN)
-        buffer_append(&self.content, b"BEGIN CSN: ", 11)
+        put_word(&self.content, WORD_BEGIN)
+        put_key(&self.content, KEY_CSN)
         print_integer(self.csn[now], &self.content)
-        buffer_append(&self.content, b" first_lsn: ", 12)
+        put_key(&self.content, KEY_FIRST_LSN)
         print_lsn(self.first_lsn[now], &self.content)
         if self.has_xids and self.begin_has_xid:
-            buffer_append(&self.content, b" xid: ", 6)
+            put_key(&self.content, KEY_XID)
             print_integer(self.xid[now], &self.content)
         if self.has_times:
-            buffer_append(&self.content, b" commit_time: ", 14)
+            put_key(&self.content, KEY_TIME)
             self.put_time()
         if self.has_users:
-            buffer_append(&self.content, b" user_name: ", 12)
+            put_key(&self.content, KEY_USER)
             self.put_user()
         if self.has_origins:
-            buffer_append(&self.content, b" origin_id: 0", 13)
+            put_key(&self.content, KEY_ORIGIN)
+            put_letter(&self.content, c"0")
         return self.end_record(lsn, BEGIN)
 
     cdef int commit(self) except -1 nogil:
@@ -233,29 +282,29 @@ cdef class GaussWriter(Writer):
         self.start_record(self.end_lsn[now])
         self.committed = self.end_lsn[now]
         if self.style == c"b":
-            buffer_append(&self.content, b"C", 1)
+            put_letter(&self.content, RECORD_COMMIT)
             if self.has_xids:
-                buffer_append(&self.content, b"X", 1)
+                put_letter(&self.content, PART_XID)
                 put_big(&self.content, self.xid[now], 8)
             if self.has_times:
-                self.put_counted(c"T", False)
+                self.put_counted(PART_TIME, False)
             return self.end_record(self.end_lsn[now], COMMIT)
-        if self.style == c"q":
-            buffer_append(&self.content, b"COMMIT", 6)
-        elif self.style == c"s":
-            buffer_append(&self.content, b"COMMIT ", 7 if self.has_xids else 6)
-        else:
-            buffer_append(&self.content, b"commit xid: ", 12 if self.has_xids else 6)
+        put_word(&self.content, WORD_COMMIT if self.is_serial() else WORD_PARALLEL_COMMIT)
         if self.has_xids and self.style != c"q":
+            if self.style == c"s":
+                put_letter(&self.content, c" ")
+            else:
+                put_word(&self.content, WORD_XID)
             print_integer(self.xid[now], &self.content)
         if self.has_times:
-            buffer_append(&self.content, b" (at ", 5)
+            put_word(&self.content, WORD_AT)
             self.put_time()
-            buffer_append(&self.content, b")", 1)
+            put_letter(&self.content, c")")
         if self.is_serial():
-            buffer_append(&self.content, b" CSN ", 5) if self.style == c"s" else buffer_append(
-                &self.content, b" ", 1
-            )
+            if self.style == c"s":
+                put_word(&self.content, WORD_CSN)
+            else:
+                put_letter(&self.content, c" ")
             print_integer(self.csn[now], &self.content)
         return self.end_record(self.end_lsn[now], COMMIT)
 
@@ -267,18 +316,19 @@ cdef class GaussWriter(Writer):
         if not self.is_serial():
             return 0
         self.start_record(lsn)
-        buffer_append(&self.content, b"table ", 6)
+        put_word(&self.content, WORD_TABLE)
         for index in range(count):
             if index:
                 buffer_append(&self.content, b", ", 2)
             put(&self.content, tables[numbers[index]].heads[<int>HEAD_TRUNCATE])
-        buffer_append(&self.content, b": TRUNCATE:", 11)
+        put_letter(&self.content, c":")
+        put_word(&self.content, WORD_TRUNCATE)
         if flags & TRUNCATE_RESTART:
-            buffer_append(&self.content, b" restart_seqs", 13)
+            put_word(&self.content, WORD_RESTART)
         if flags & TRUNCATE_CASCADE:
-            buffer_append(&self.content, b" cascade", 8)
+            put_word(&self.content, WORD_CASCADE)
         if not flags:
-            buffer_append(&self.content, b" (no-flags)", 11)
+            put_word(&self.content, WORD_NO_FLAGS)
         return self.end_record(lsn, CHANGE)
 
     # --- rows ------------------------------------------------------------------------------
@@ -301,14 +351,13 @@ cdef class GaussWriter(Writer):
         return has_old_row(table, row) or (op == c"U" and table.has_old)
 
     cdef int binary_row(self, Table *table, int64_t row, uint8_t op) except -1 nogil:
-        cdef uint8_t letter = c"I" if op == c"R" else op
-        buffer_append(&self.content, &letter, 1)
+        put_letter(&self.content, RECORD_INSERT if op == c"R" else op)
         put(&self.content, table.heads[<int>HEAD_INSERT])
         if op != c"D":
-            buffer_append(&self.content, b"N", 1)
+            put_letter(&self.content, PART_NEW)
             self.columns(table, row, False, False)
         if op != c"I" and op != c"R" and self.has_key(table, row, op):
-            buffer_append(&self.content, b"O", 1)
+            put_letter(&self.content, PART_OLD)
             self.columns(table, row, has_old_row(table, row), True)
         return 0
 
@@ -317,16 +366,16 @@ cdef class GaussWriter(Writer):
         if op == c"D":
             put(&self.content, table.heads[<int>HEAD_DELETE])
             if not has_key:
-                return buffer_append(&self.content, b" (no-tuple-data)", 16)
+                return put_word(&self.content, WORD_NO_TUPLE)
             return self.columns(table, row, True, True)
         if op != c"U":
             put(&self.content, table.heads[<int>HEAD_INSERT])
             return self.columns(table, row, False, False)
         put(&self.content, table.heads[<int>HEAD_UPDATE])
         if has_key:
-            buffer_append(&self.content, b" old-key:", 9)
+            put_word(&self.content, WORD_OLD_KEY)
             self.columns(table, row, has_old_row(table, row), True)
-            buffer_append(&self.content, b" new-tuple:", 11)
+            put_word(&self.content, WORD_NEW_TUPLE)
         return self.columns(table, row, False, False)
 
     cdef int json_row(self, Table *table, int64_t row, uint8_t op) except -1 nogil:
@@ -349,7 +398,7 @@ cdef class GaussWriter(Writer):
             if self.has_key(table, row, op):
                 self.columns(table, row, has_old_row(table, row), True)
             else:
-                buffer_append(&self.content, b" (no-tuple-data)", 16)
+                put_word(&self.content, WORD_NO_TUPLE)
             buffer_append(&self.content, b";", 1)
         if op != c"D":
             put(&self.content, table.heads[<int>HEAD_INSERT])
@@ -411,15 +460,15 @@ cdef class GaussWriter(Writer):
             put(out, column.prefix)
         elif is_key:
             if not is_first:
-                buffer_append(out, b" and ", 5)
+                put_word(out, SQL_AND)
             put(out, column.prefix)
         elif not is_first:
-            buffer_append(out, b", ", 2)
+            put_word(out, SQL_COMMA)
         return self.put_value(out, column, text)
 
     cdef int put_value(self, Buffer *out, const Column *column, const Text *text) except -1 nogil:
         if text.state == TEXT_NULL:
-            return buffer_append(out, b"null", 4)
+            return put_word(out, VALUE_NULL)
         if text.state == TEXT_UNCHANGED:
-            return buffer_append(out, b"unchanged-toast-datum", 21)
+            return put_word(out, VALUE_UNCHANGED)
         return put_literal(out, column.literal, text)

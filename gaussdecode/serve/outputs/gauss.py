@@ -3,7 +3,7 @@
 import json
 import re
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from gaussdecode.serve.block import Block, Messages, ServedColumn, TableSchema
 from gaussdecode.serve.errors import ServeError
+from gaussdecode.serve.outputs import _gauss
 from gaussdecode.serve.outputs._gauss import GaussWriter
 from gaussdecode.serve.outputs.keywords import OPENGAUSS, quote_identifier, quote_qualified
 from gaussdecode.serve.outputs.options import INVALID_PARAMETER_VALUE, Options, parse_bool
@@ -221,9 +222,10 @@ class GaussOutput(Planned):
             return None
         time_ms = time_us // 1000
         if self._style == b"b":
-            return struct.pack(">IQcQQqc", 33, lsn, b"h", lsn, flushed_lsn, time_ms, b"F")
+            letter = _gauss.HEARTBEAT_LETTER
+            return struct.pack(">IQcQQqc", 33, lsn, letter, lsn, flushed_lsn, time_ms, _gauss.LAST)
         shown = (f"{of >> 32:X}/{of & 0xFFFFFFFF:X}" for of in (lsn, flushed_lsn))
-        text = f"HeartBeat: {' '.join(shown)} {time_ms}".encode()
+        text = f"{_gauss.HEARTBEAT} {' '.join(shown)} {time_ms}".encode()
         return struct.pack(">IQ", len(text) + 8, lsn) + text + bytes(4) if self._batch else text
 
 
@@ -249,10 +251,11 @@ def _binary_prefix(column: ServedColumn) -> bytes:
 
 
 def _text_heads(schema: TableSchema, _new: Columns, _old: Columns) -> tuple[bytes, ...]:
-    table = f"table {schema.schema} {schema.name} "
+    table = f"{_gauss.TABLE}{schema.schema} {schema.name}"
+    words = (_gauss.INSERT, _gauss.UPDATE, _gauss.DELETE)
     return (
-        *(f"{table}{word}:".encode() for word in ("INSERT", "UPDATE", "DELETE")),
-        b"", b" old-key:", b" new-tuple:",
+        *(f"{table}{word}".encode() for word in words),
+        b"", _gauss.OLD_KEY.encode(), _gauss.NEW_TUPLE.encode(),
     )  # fmt: skip
 
 
@@ -267,22 +270,26 @@ def _compact(value: object) -> str:
 def _json_heads(schema: TableSchema, new: Columns, old: Columns) -> tuple[bytes, ...]:
     table = quote_qualified(schema.schema, schema.name, OPENGAUSS)
 
-    def row(word: str, columns: Columns) -> bytes:
-        return (
-            f'{{"table_name":{_compact(table)},"op_type":"{word}",{keys("columns", columns)}'
-        ).encode()
+    begin, operation, *words = _gauss.OF_JSON
+    insert, update, delete = _gauss.JSON_OPERATIONS
 
-    def keys(prefix: str, columns: Iterable[ServedColumn]) -> str:
-        columns = list(columns)
-        return (
-            f'"{prefix}_name":{_compact([_name(c) for c in columns])},'
-            f'"{prefix}_type":{_compact([_type(c) for c in columns])},"{prefix}_val":['
-        )
+    def row(word: str, columns: Columns) -> bytes:
+        return f"{begin}{_compact(table)}{operation}{word}{keys(words[:3], columns)}".encode()
+
+    def keys(words: Sequence[str], columns: Columns) -> str:
+        names, types, values = words
+        shown = _items(map(_name, columns)), _items(map(_type, columns))
+        return f"{names}{shown[0]}{types}{shown[1]}{values}"
 
     return (
-        row("INSERT", new), row("UPDATE", new), row("DELETE", ()), table.encode(),
-        f"],{keys('old_keys', old)}".encode(), f"],{keys('old_keys', ())}".encode(),
+        row(insert, new), row(update, new), row(delete, ()), table.encode(),
+        f"]{keys(words[3:], old)}".encode(), f"]{keys(words[3:], ())}".encode(),
     )  # fmt: skip
+
+
+def _items(texts: Iterable[str]) -> str:
+    """The items of a JSON array, and its end."""
+    return _compact(list(texts))[1:]
 
 
 def _no_prefix(_column: ServedColumn) -> bytes:
@@ -290,15 +297,16 @@ def _no_prefix(_column: ServedColumn) -> bytes:
 
 
 def _sql_heads(schema: TableSchema, _new: Columns, _old: Columns) -> tuple[bytes, ...]:
-    table = quote_qualified(schema.schema, schema.name, OPENGAUSS).encode()
+    table = quote_qualified(schema.schema, schema.name, OPENGAUSS)
+    insert, values, delete, where, _ = _gauss.OF_SQL
     return (
-        b"insert into %b values " % table, b"", b"delete from %b where " % table,
-        table, b"", b"",
+        f"{insert}{table}{values}".encode(), b"", f"{delete}{table}{where}".encode(),
+        table.encode(), b"", b"",
     )  # fmt: skip
 
 
 def _sql_prefix(column: ServedColumn) -> bytes:
-    return f"{_name(column)} = ".encode()
+    return f"{_name(column)}{_gauss.OF_SQL[-1]}".encode()
 
 
 _Heads = Callable[[TableSchema, Columns, Columns], tuple[bytes, ...]]

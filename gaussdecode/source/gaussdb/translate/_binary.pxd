@@ -4,8 +4,4 @@ from gaussdecode.wire._cursor cimport Cursor
 from gaussdecode.source.gaussdb.translate._row cimport Row
 
 
-cdef enum:
-    NULL_SIZE = 0xFFFFFFFF
-
-
 cdef int scan_binary(Cursor *cursor, Row *row) except -1 nogil

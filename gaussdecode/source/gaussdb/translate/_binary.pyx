@@ -12,6 +12,9 @@ References:
 from libc.stdint cimport uint8_t, uint16_t, uint32_t
 
 from gaussdecode.wire._cursor cimport fail_truncated, fail_wire, read_uint16, read_uint32, take
+from gaussdecode.wire._forms cimport (
+    NULL_SIZE, PART_NEW, PART_OLD, RECORD_DELETE, RECORD_INSERT, RESERVED_SIZE,
+)
 from gaussdecode.source.gaussdb.translate._row cimport (
     FORM_NULL,
     FORM_PLAIN,
@@ -21,7 +24,6 @@ from gaussdecode.source.gaussdb.translate._row cimport (
 )
 
 cdef enum:
-    RESERVED_SIZE = 0xFFFFFFFE
     LEAST_COLUMN = 10           # bytes of a column without name and value
     OID_SIZE = 4
 
@@ -66,9 +68,9 @@ cdef int scan_binary(Cursor *cursor, Row *row) except -1 nogil:
     row.head_size = cursor.next - row.head
     while cursor.next < cursor.end:
         letter = take(cursor, 1)[0]
-        if letter == c"N" and row.op != c"D":
+        if letter == PART_NEW and row.op != RECORD_DELETE:
             read_part(cursor, &row.new)
-        elif letter == c"O" and row.op != c"I":
+        elif letter == PART_OLD and row.op != RECORD_INSERT:
             read_part(cursor, &row.old)
         else:
             fail_wire(cursor, b"unknown part of a row", 1)

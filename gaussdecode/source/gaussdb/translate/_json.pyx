@@ -17,10 +17,14 @@ from libc.stdint cimport uint8_t, uint32_t
 from libc.string cimport memchr, memset
 
 from gaussdecode.wire._cursor cimport fail_truncated, fail_wire, take
+from gaussdecode.wire._forms cimport (
+    JSON_DELETE, JSON_INSERT, JSON_NAMES, JSON_OLD_NAMES, JSON_OLD_TYPES, JSON_OLD_VALUES,
+    JSON_OPERATION, JSON_TABLE, JSON_TYPES, JSON_UPDATE, JSON_VALUES,
+)
 from gaussdecode.wire._layout cimport buffer_grow
 from gaussdecode.wire._values cimport HEADROOM
 from gaussdecode.source.gaussdb.translate._row cimport (
-    Field, Tuple, accept, expect, set_literal, tuple_add,
+    Field, Tuple, accept, accept_word, expect, expect_word, set_literal, tuple_add,
 )
 
 cdef enum:
@@ -224,12 +228,12 @@ cdef int read_values(Cursor *cursor, Row *row, Tuple *row_tuple) except -1 nogil
 
 
 cdef int read_operation(Cursor *cursor, Row *row) except -1 nogil:
-    if accept(cursor, b"INSERT", 6):
+    if accept_word(cursor, JSON_INSERT):
         row.op = c"I"
-    elif accept(cursor, b"UPDATE", 6):
+    elif accept_word(cursor, JSON_UPDATE):
         row.op = c"U"
     else:
-        expect(cursor, b"DELETE", 6)
+        expect_word(cursor, JSON_DELETE)
         row.op = c"D"
     return 0
 
@@ -241,21 +245,21 @@ cdef int scan_json(Cursor *cursor, Row *row) except -1 nogil:
     buffer_grow(&row.scratch, HEADROOM + (cursor.end - cursor.next) + SLACK)
     row.scratch.size = HEADROOM
     memset(row.scratch.data, 0, HEADROOM)
-    expect(cursor, b'{"table_name":', 14)
+    expect_word(cursor, JSON_TABLE)
     row.head = read_text(cursor, &row.head_size, &has_escape)
-    expect(cursor, b',"op_type":"', 12)
+    expect_word(cursor, JSON_OPERATION)
     read_operation(cursor, row)
-    expect(cursor, b'","columns_name":[', 18)
+    expect_word(cursor, JSON_NAMES)
     read_names(cursor, &row.new)
-    expect(cursor, b',"columns_type":[', 17)
+    expect_word(cursor, JSON_TYPES)
     read_types(cursor, &row.new)
-    expect(cursor, b',"columns_val":[', 16)
+    expect_word(cursor, JSON_VALUES)
     read_values(cursor, row, &row.new)
-    expect(cursor, b',"old_keys_name":[', 18)
+    expect_word(cursor, JSON_OLD_NAMES)
     read_names(cursor, &row.old)
-    expect(cursor, b',"old_keys_type":[', 18)
+    expect_word(cursor, JSON_OLD_TYPES)
     read_types(cursor, &row.old)
-    expect(cursor, b',"old_keys_val":[', 17)
+    expect_word(cursor, JSON_OLD_VALUES)
     read_values(cursor, row, &row.old)
     expect(cursor, b"}", 1)
     if cursor.next != cursor.end:

@@ -3,6 +3,7 @@
 from libc.stdint cimport uint8_t, uint32_t
 
 from gaussdecode.wire._cursor cimport Cursor
+from gaussdecode.wire._forms cimport Word
 from gaussdecode.wire._layout cimport Buffer
 
 
@@ -51,6 +52,14 @@ cdef void row_free(Row *row) noexcept nogil
 cdef Field *tuple_add(Cursor *cursor, Tuple *row_tuple) except NULL nogil
 cdef int expect(Cursor *cursor, const char *text, size_t size) except -1 nogil
 cdef bint accept(Cursor *cursor, const char *text, size_t size) noexcept nogil
+cdef inline bint accept_word(Cursor *cursor, Word word) noexcept nogil:
+    return accept(cursor, word.text, word.size)
+
+
+cdef inline int expect_word(Cursor *cursor, Word word) except -1 nogil:
+    return expect(cursor, word.text, word.size)
+
+
 cdef int read_identifier(Cursor *cursor) except -1 nogil
 cdef int read_literal(Cursor *cursor, Field *field) except -1 nogil
 cdef bint set_literal(Field *field, const uint8_t *text, size_t size) noexcept nogil

@@ -16,11 +16,13 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memchr, memcmp
 
 from gaussdecode.wire._cursor cimport fail_truncated, fail_wire, take
+from gaussdecode.wire._forms cimport (
+    VALUE_FALSE, VALUE_NULL, VALUE_TRUE, VALUE_UNCHANGED, Word,
+)
 from gaussdecode.wire._layout cimport buffer_free
 
 cdef enum:
     FIRST_FIELDS = 32
-    UNCHANGED_SIZE = 21
 
 
 cdef int row_clear(Row *row, uint8_t op) except -1 nogil:
@@ -122,17 +124,20 @@ cdef int read_identifier(Cursor *cursor) except -1 nogil:
     return 0
 
 
+cdef inline bint is_word(const uint8_t *text, size_t size, Word word) noexcept nogil:
+    return size == word.size and memcmp(text, word.text, word.size) == 0
+
+
 cdef inline void classify(Field *field) noexcept nogil:
     """Tell the words from the numbers."""
     cdef const uint8_t *text = field.text
-    if field.size == 4:
-        if memcmp(text, b"null", 4) == 0:
-            field.form = FORM_NULL
-        elif memcmp(text, b"true", 4) == 0:
-            field.form = FORM_TRUE
-    elif field.size == 5 and memcmp(text, b"false", 5) == 0:
+    if is_word(text, field.size, VALUE_NULL):
+        field.form = FORM_NULL
+    elif is_word(text, field.size, VALUE_TRUE):
+        field.form = FORM_TRUE
+    elif is_word(text, field.size, VALUE_FALSE):
         field.form = FORM_FALSE
-    elif field.size == UNCHANGED_SIZE and memcmp(text, b"unchanged-toast-datum", 21) == 0:
+    elif is_word(text, field.size, VALUE_UNCHANGED):
         field.form = FORM_UNCHANGED
 
 

@@ -19,8 +19,12 @@ from libc.stdint cimport uint8_t, uint32_t
 from libc.string cimport memcmp
 
 from gaussdecode.wire._cursor cimport fail_wire
+from gaussdecode.wire._forms cimport (
+    SQL_AND, SQL_COMMA, SQL_DELETE, SQL_INSERT, SQL_IS, SQL_VALUES, SQL_WHERE, WORD_NO_TUPLE,
+)
 from gaussdecode.source.gaussdb.translate._row cimport (
-    Field, Tuple, accept, expect, read_identifier, read_literal, tuple_add,
+    Field, Tuple, accept, accept_word, expect, expect_word, read_identifier, read_literal,
+    tuple_add,
 )
 
 
@@ -49,7 +53,7 @@ cdef int read_list(Cursor *cursor, Tuple *row_tuple) except -1 nogil:
         field = tuple_add(cursor, row_tuple)
         field.name_size = field.type_size = 0
         read_literal(cursor, field)
-        if not accept(cursor, b", ", 2):
+        if not accept_word(cursor, SQL_COMMA):
             expect(cursor, b")", 1)
             return 0
     return 0
@@ -67,9 +71,9 @@ cdef int read_conditions(Cursor *cursor, Tuple *row_tuple) except -1 nogil:
         read_identifier(cursor)
         field.name_size = <uint32_t>(cursor.next - field.name)
         field.type_size = 0
-        expect(cursor, b" = ", 3)
+        expect_word(cursor, SQL_IS)
         read_literal(cursor, field)
-        if not accept(cursor, b" and ", 5):
+        if not accept_word(cursor, SQL_AND):
             return 0
 
 
@@ -77,20 +81,20 @@ cdef int scan_sql(Cursor *cursor, Row *row) except -1 nogil:
     """Read a row from its first word on."""
     row.is_positional = True
     row.op = c"I"
-    if accept(cursor, b"delete from ", 12):
+    if accept_word(cursor, SQL_DELETE):
         row.op = c"D"
         read_table(cursor, row)
-        expect(cursor, b" where ", 7)
-        if not accept(cursor, b" (no-tuple-data)", 16):
+        expect_word(cursor, SQL_WHERE)
+        if not accept_word(cursor, WORD_NO_TUPLE):
             read_conditions(cursor, &row.old)
         expect(cursor, b";", 1)
         if cursor.next == cursor.end:
             return 0
         row.op = c"U"
-    expect(cursor, b"insert into ", 12)
+    expect_word(cursor, SQL_INSERT)
     read_table(cursor, row)
-    expect(cursor, b" values ", 8)
-    if not accept(cursor, b" (no-tuple-data)", 16):
+    expect_word(cursor, SQL_VALUES)
+    if not accept_word(cursor, WORD_NO_TUPLE):
         read_list(cursor, &row.new)
     expect(cursor, b";", 1)
     if cursor.next != cursor.end:

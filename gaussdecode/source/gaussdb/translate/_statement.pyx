@@ -30,7 +30,11 @@ References:
 
 from gaussdecode.wire._cursor cimport fail_wire, read_uint32, read_uint64, take
 from gaussdecode.wire._times cimport GD_EPOCH_US, Day, parse_timestamp
-from gaussdecode.source.gaussdb.translate._row cimport accept, expect
+from gaussdecode.wire._forms cimport (
+    KEY_CSN, KEY_FIRST_LSN, KEY_ORIGIN, KEY_TIME, KEY_USER, KEY_USERNAME, KEY_XID, PART_ORIGIN,
+    PART_TIME, PART_USER, PART_XID, WORD_AT, WORD_CSN, WORD_ORIGIN, WORD_XID, Word,
+)
+from gaussdecode.source.gaussdb.translate._row cimport accept, accept_word, expect
 from gaussdecode.wire._letters cimport STYLE_SERIAL, STYLE_SQL
 
 cdef enum:
@@ -88,17 +92,17 @@ cdef int read_binary_parts(Cursor *cursor, Boundary *boundary) except -1 nogil:
     cdef uint8_t letter
     while cursor.next < cursor.end:
         letter = take(cursor, 1)[0]
-        if letter == c"X":
+        if letter == PART_XID:
             read_uint64(cursor, &boundary.xid)
             continue
-        if letter == c"O":
+        if letter == PART_ORIGIN:
             read_uint32(cursor, &boundary.origin)
             continue
         read_uint32(cursor, &size)
         text = take(cursor, size)
-        if letter == c"T":
+        if letter == PART_TIME:
             set_time(boundary, text, size)
-        elif letter == c"N":
+        elif letter == PART_USER:
             set_user(cursor, boundary, text, size)
         else:
             boundary.unknown_parts += 1
@@ -199,13 +203,13 @@ cdef size_t value_size(const uint8_t *text, const uint8_t *end) noexcept nogil:
     return text - start
 
 
-cdef bint is_key(const uint8_t *text, size_t size, const char *key, size_t length) noexcept nogil:
+cdef bint is_key(const uint8_t *text, size_t size, Word key) noexcept nogil:
     """Whether two words are the same, upper and lower case aside."""
     cdef size_t index
-    if size != length:
+    if size != key.size:
         return False
     for index in range(size):
-        if text[index] | 32 != key[index] | 32:
+        if text[index] | 32 != key.text[index] | 32:
             return False
     return True
 
@@ -217,18 +221,18 @@ cdef int set_part(
     """Take one `key: value`; the value has been stepped over."""
     cdef uint64_t number = 0
     cdef bint is_read = True
-    if is_key(key, size, b"csn", 3):
+    if is_key(key, size, KEY_CSN):
         is_read = parse_number(value, length, &boundary.csn)
-    elif is_key(key, size, b"first_lsn", 9):
+    elif is_key(key, size, KEY_FIRST_LSN):
         is_read = parse_lsn(value, length, &boundary.lsn)
-    elif is_key(key, size, b"xid", 3):
+    elif is_key(key, size, KEY_XID):
         is_read = parse_number(value, length, &boundary.xid)
-    elif is_key(key, size, b"commit_time", 11):
+    elif is_key(key, size, KEY_TIME):
         set_time(boundary, value, length)
-    elif is_key(key, size, b"origin_id", 9):
+    elif is_key(key, size, KEY_ORIGIN):
         is_read = parse_number(value, length, &number) and number <= <uint32_t>-1
         boundary.origin = <uint32_t>number
-    elif is_key(key, size, b"user_name", 9) or is_key(key, size, b"username", 8):
+    elif is_key(key, size, KEY_USER) or is_key(key, size, KEY_USERNAME):
         set_user(cursor, boundary, value, length)
     else:
         boundary.unknown_parts += 1
@@ -278,7 +282,7 @@ cdef int read_text_begin(Cursor *cursor, Boundary *boundary, uint8_t style) exce
     if is_serial and digit_follows(cursor):
         cursor.next += 1
         read_number(cursor, &boundary.csn if style == STYLE_SQL else &boundary.xid)
-    if is_serial and accept(cursor, b" ORIGIN_ID ", 11):
+    if is_serial and accept_word(cursor, WORD_ORIGIN):
         read_number(cursor, &number)
         if number > <uint32_t>-1:
             fail_wire(cursor, b"number that cannot be read in a statement", 0)
@@ -296,17 +300,17 @@ cdef int read_text_commit(Cursor *cursor, Boundary *boundary, uint8_t style) exc
     """Read from the byte after COMMIT."""
     cdef const uint8_t *start
     while cursor.next < cursor.end:
-        if accept(cursor, b" (at ", 5):
+        if accept_word(cursor, WORD_AT):
             start = cursor.next
             while take(cursor, 1)[0] != c")":
                 pass
             set_time(boundary, start, cursor.next - start - 1)
-        elif accept(cursor, b" CSN ", 5):
+        elif accept_word(cursor, WORD_CSN):
             read_number(cursor, &boundary.csn)
         elif digit_follows(cursor) and (style == STYLE_SERIAL or style == STYLE_SQL):
             cursor.next += 1
             read_number(cursor, &boundary.csn if style == STYLE_SQL else &boundary.xid)
-        elif accept(cursor, b" xid: ", 6) or accept(cursor, b" XID: ", 6):
+        elif accept_word(cursor, WORD_XID) or accept(cursor, b" XID: ", 6):
             read_number(cursor, &boundary.xid)
         else:
             fail_wire(cursor, b"statement that does not follow its style", 0)

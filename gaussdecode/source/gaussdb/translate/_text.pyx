@@ -17,27 +17,28 @@ from libc.stdint cimport uint8_t, uint32_t
 from libc.string cimport memchr, memcmp
 
 from gaussdecode.wire._cursor cimport fail_truncated, fail_wire
+from gaussdecode.wire._forms cimport (
+    WORD_DELETE, WORD_INSERT, WORD_NEW_TUPLE, WORD_NO_TUPLE, WORD_OLD_KEY, WORD_TRUNCATE,
+    WORD_UPDATE, Word,
+)
 from gaussdecode.source.gaussdb.translate._row cimport (
-    Field, Tuple, accept, expect, read_identifier, read_literal, tuple_add,
+    Field, Tuple, accept_word, expect, expect_word, read_identifier, read_literal, tuple_add,
 )
 
-cdef enum:
-    OPERATION_SIZE = 8          # " INSERT:" and its like
+
+cdef inline bint stands(const uint8_t *text, const uint8_t *end, Word word) noexcept nogil:
+    return <size_t>(end - text) >= word.size and memcmp(text, word.text, word.size) == 0
 
 
 cdef uint8_t operation_at(const uint8_t *text, const uint8_t *end) noexcept nogil:
     """The letter of the operation that stands here, or 0."""
-    if end - text < OPERATION_SIZE:
-        return 0
-    if memcmp(text, b" INSERT:", OPERATION_SIZE) == 0:
+    if stands(text, end, WORD_INSERT):
         return c"I"
-    if memcmp(text, b" UPDATE:", OPERATION_SIZE) == 0:
+    if stands(text, end, WORD_UPDATE):
         return c"U"
-    if memcmp(text, b" DELETE:", OPERATION_SIZE) == 0:
+    if stands(text, end, WORD_DELETE):
         return c"D"
-    if end - text >= OPERATION_SIZE + 2 and memcmp(text, b" TRUNCATE:", OPERATION_SIZE + 2) == 0:
-        return c"T"
-    return 0
+    return c"T" if stands(text, end, WORD_TRUNCATE) else 0
 
 
 cdef int read_head(
@@ -64,7 +65,7 @@ cdef int read_head(
                 break
             found += 1
     row.head_size = found - row.head
-    cursor.next = found + OPERATION_SIZE + (2 if row.op == c"T" else 0)
+    cursor.next = found + (WORD_TRUNCATE.size if row.op == c"T" else WORD_INSERT.size)
     return 0
 
 
@@ -89,8 +90,8 @@ cdef int read_columns(Cursor *cursor, Tuple *row_tuple) except -1 nogil:
     cdef Field *field
     row_tuple.is_present = True
     while cursor.next < cursor.end:
-        if accept(cursor, b" new-tuple:", 11):
-            cursor.next -= 11
+        if accept_word(cursor, WORD_NEW_TUPLE):
+            cursor.next -= WORD_NEW_TUPLE.size
             return 0
         expect(cursor, b" ", 1)
         field = tuple_add(cursor, row_tuple)
@@ -114,15 +115,15 @@ cdef int scan_text(
     read_head(cursor, row, hint, hint_size)
     if row.op == c"T":
         return 0
-    if accept(cursor, b" (no-tuple-data)", 16):
+    if accept_word(cursor, WORD_NO_TUPLE):
         pass
     elif row.op == c"D":
         read_columns(cursor, &row.old)
     else:
-        if row.op == c"U" and accept(cursor, b" old-key:", 9):
+        if row.op == c"U" and accept_word(cursor, WORD_OLD_KEY):
             read_columns(cursor, &row.old)
-            expect(cursor, b" new-tuple:", 11)
-        if not accept(cursor, b" (no-tuple-data)", 16):
+            expect_word(cursor, WORD_NEW_TUPLE)
+        if not accept_word(cursor, WORD_NO_TUPLE):
             read_columns(cursor, &row.new)
     if cursor.next != cursor.end:
         fail_wire(cursor, b"bytes after the end of the row", 0)

@@ -57,8 +57,13 @@ from gaussdecode.wire._letters cimport (
     STYLE_JSON, STYLE_SERIAL, STYLE_SQL, STYLE_TEXT,
 )
 from gaussdecode.wire._tally cimport tally_ops
+from gaussdecode.wire._forms cimport (
+    NULL_SIZE, RECORD_BEGIN, RECORD_COMMIT, RECORD_DELETE, RECORD_HEARTBEAT, RECORD_INSERT,
+    RECORD_UPDATE, SEPARATOR_LAST, SEPARATOR_NEXT, WORD_BEGIN, WORD_CASCADE, WORD_COMMIT,
+    WORD_HEARTBEAT, WORD_NO_FLAGS, WORD_PARALLEL_COMMIT, WORD_RESTART, WORD_TABLE,
+)
 from gaussdecode.wire._values cimport HEADROOM, is_ascii
-from gaussdecode.source.gaussdb.translate._binary cimport NULL_SIZE, scan_binary
+from gaussdecode.source.gaussdb.translate._binary cimport scan_binary
 from gaussdecode.source.gaussdb.translate._emit cimport (
     append_byte, append_count, append_number, append_single, append_uint32, append_uint64,
     put_uint32,
@@ -69,8 +74,8 @@ from gaussdecode.source.gaussdb.translate._known cimport (
     spelling_of, table_find, table_free, table_put,
 )
 from gaussdecode.source.gaussdb.translate._row cimport (
-    FORM_DOUBLED, FORM_FALSE, FORM_NULL, FORM_PLAIN, FORM_TRUE, FORM_UNCHANGED, accept, expect,
-    read_identifier, row_clear, row_free,
+    FORM_DOUBLED, FORM_FALSE, FORM_NULL, FORM_PLAIN, FORM_TRUE, FORM_UNCHANGED, accept,
+    accept_word, expect, read_identifier, row_clear, row_free,
 )
 from gaussdecode.source.gaussdb.translate._sql cimport scan_sql
 from gaussdecode.source.gaussdb.translate._statement cimport (
@@ -194,7 +199,7 @@ cdef class Translator:
         if self.is_last:
             self.is_open = False
             return END_OF_PAYLOAD
-        if payload.next < payload.end and payload.next[0] == c"h":
+        if payload.next < payload.end and payload.next[0] == RECORD_HEARTBEAT:
             self.record = payload[0]
             payload.next = take(payload, HEARTBEAT_SIZE) + HEARTBEAT_SIZE
             self.record.next += 1
@@ -218,11 +223,11 @@ cdef class Translator:
     cdef int read_separator(self) except -1 nogil:
         """Step over P or F; nothing follows an F."""
         cdef uint8_t separator = take(&self.payload, 1)[0]
-        if separator == c"F":
+        if separator == SEPARATOR_LAST:
             if self.payload.next != self.payload.end:
                 fail_wire(&self.payload, b"bytes after the end of the payload", 0)
             self.is_last = True
-        elif separator != c"P":
+        elif separator != SEPARATOR_NEXT:
             fail_wire(&self.payload, b"unknown separator after a record", 1)
         return 0
 
@@ -235,18 +240,18 @@ cdef class Translator:
         letter = take(record, 1)[0]
         if letter == LETTER_INSERT and self.take_like_last():
             return TRANSLATED
-        if letter == c"I" or letter == c"U" or letter == c"D":
+        if letter == RECORD_INSERT or letter == RECORD_UPDATE or letter == RECORD_DELETE:
             row_clear(&self.row, letter)
             scan_binary(record, &self.row)
             return self.take_row()
         boundary_clear(&boundary, self.lsn)
-        if letter == c"B":
+        if letter == RECORD_BEGIN:
             read_binary_begin(record, &boundary)
             return self.begin(&boundary)
-        if letter == c"C":
+        if letter == RECORD_COMMIT:
             read_binary_parts(record, &boundary)
             return self.commit(&boundary)
-        if letter == c"h":
+        if letter == RECORD_HEARTBEAT:
             return self.take_heartbeat()
         if self.takes_ddl and self.in_transaction:
             record.next -= 1
@@ -359,7 +364,7 @@ cdef class Translator:
             self.is_json = True
             scan_json(record, &self.row)
             return self.take_row()
-        if self.style != STYLE_JSON and accept(record, b"table ", 6):
+        if self.style != STYLE_JSON and accept_word(record, WORD_TABLE):
             scan_text(
                 record, &self.row, NULL if self.last == NULL else self.last.bytes,
                 0 if self.last == NULL else self.last.head_size,
@@ -371,13 +376,13 @@ cdef class Translator:
             scan_sql(record, &self.row)
             return self.take_row()
         boundary_clear(&boundary, self.lsn)
-        if accept(record, b"BEGIN", 5):
+        if accept_word(record, WORD_BEGIN):
             read_text_begin(record, &boundary, self.style)
             return self.begin(&boundary)
-        if accept(record, b"commit", 6) or accept(record, b"COMMIT", 6):
+        if accept_word(record, WORD_PARALLEL_COMMIT) or accept_word(record, WORD_COMMIT):
             read_text_commit(record, &boundary, self.style)
             return self.commit(&boundary)
-        if accept(record, b"HeartBeat:", 10):
+        if accept_word(record, WORD_HEARTBEAT):
             return self.take_heartbeat()
         if is_serial and accept(record, b"prefix: ", 8):
             record.next -= 8
@@ -673,10 +678,10 @@ cdef class Translator:
         if tables.next != tables.end:
             fail_wire(&tables, b"statement that does not follow its style", 0)
         put_uint32(out.data + 1, count)
-        if not accept(&flags, b" (no-flags)", 11):
-            if accept(&flags, b" restart_seqs", 13):
+        if not accept_word(&flags, WORD_NO_FLAGS):
+            if accept_word(&flags, WORD_RESTART):
                 out.data[5] |= RESTART_IDENTITY
-            if accept(&flags, b" cascade", 8):
+            if accept_word(&flags, WORD_CASCADE):
                 out.data[5] |= CASCADE
         if flags.next != flags.end:
             fail_wire(&flags, b"unknown flags of a truncate", 0)
