@@ -88,7 +88,7 @@ class Counts:
         return {
             "state": "serving",
             "root": str(self._server.root),
-            "database": self._server.database,
+            "database": ", ".join(self._server.databases),
             "listen": str(self._server.settings.listen),
             "pid": os.getpid(),
             "uptime_seconds": round(max(0.0, time.time() - self._started), 1),
@@ -101,7 +101,9 @@ class Counts:
     def _look(self) -> tuple[list[KeptSlot], Mapping[str, Lag], Mapping[str, Sent]]:
         """Slots that are kept, how far they are behind, and what was sent."""
         slots = [
-            KeptSlot(of.name, of.n, of.epoch, of.lsn, of.plugin, of.owner, of.is_active)
+            KeptSlot(
+                of.name, of.n, of.epoch, of.lsn, of.plugin, of.owner, of.is_active, of.database
+            )
             for of in self._server.slots
             if not of.is_temporary
         ]

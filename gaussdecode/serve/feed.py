@@ -22,7 +22,8 @@ from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.serve.block import Block
 from gaussdecode.serve.errors import ServeError
-from gaussdecode.serve.reader import LandingReader, ReadPosition, Wanted
+from gaussdecode.serve.reader import LandingReader, ReadPosition, Wanted, every_table
+from gaussdecode.spark.log.landing import Landing
 from gaussdecode.spark.log.place import Place
 
 _POLL_SECONDS: Final = 0.02
@@ -297,24 +298,30 @@ class Feeds:
         self._root = root
         self._cache_bytes = cache_bytes
         self.pool = concurrent.futures.ThreadPoolExecutor(threads, "serve")
-        self._all = LandingReader(root, include_snapshot=True)
-        self.landing = self._all.landing
+        self.landing = Landing(root)
         self.end = LogEnd(root, lambda: self.landing.last_n, self.pool)
-        self._feeds: dict[tuple[str, ...] | None, Feed] = {}
+        self._feeds: dict[tuple[str | None, tuple[str, ...] | None], Feed] = {}
 
     def close(self) -> None:
         """End the threads; what they write is written."""
         self.pool.shutdown(wait=True, cancel_futures=True)
 
-    def feed(self, tables: tuple[str, ...] | None, wanted: Wanted | None = None) -> Feed:
-        """The feed of some tables; None for all."""
-        held = self._feeds.get(tables)
+    def feed(
+        self,
+        tables: tuple[str, ...] | None,
+        wanted: Wanted | None = None,
+        source: str | None = None,
+    ) -> Feed:
+        """The feed of some tables, None for all; and of one source, where the landing has several."""
+        held = self._feeds.get((source, tables))
         if held is None:
-            reader = self._all
-            if wanted is not None:  # a message is of no table: it may be about any
-                reader = LandingReader(
-                    self._root, wanted=wanted, include_snapshot=True, include_messages=False
-                )
+            reader = LandingReader(
+                self._root,
+                source=source,
+                wanted=wanted or every_table,
+                include_snapshot=True,
+                include_messages=wanted is None,  # a message is of no table: it may be about any
+            )
             held = Feed(reader, self.end, self._cache_bytes, self.pool, self._keep_size)
-            self._feeds[tables] = held
+            self._feeds[source, tables] = held
         return held

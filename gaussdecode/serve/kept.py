@@ -27,6 +27,7 @@ class KeptSlot:
         plugin: output plug-in.
         owner: user that created it; empty where there are no users.
         is_connected: a client streams from it; None where that is not known.
+        database: of its creation; where the landing has several sources, the one that it is of.
     """
 
     name: str
@@ -36,6 +37,7 @@ class KeptSlot:
     plugin: str = ""
     owner: str = ""
     is_connected: bool | None = None
+    database: str = ""
 
 
 def read_slots(root: Path) -> list[KeptSlot]:
@@ -58,6 +60,7 @@ def read_slots(root: Path) -> list[KeptSlot]:
                 str(record.get("plugin", "")),
                 str(record.get("owner", "")),
                 active if is_served is not None else None,
+                str(record.get("database", "")),
             )
         except FileNotFoundError:
             continue  # it was dropped meanwhile

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from gaussdecode.errors import GaussDecodeError
 from gaussdecode.model.entry import CommitEntry
+from gaussdecode.model.landing import SourcePosition
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.serve.kept import KeptSlot
 
@@ -76,7 +77,7 @@ class Lags:
         self._span = span
         self._entries = entries
         self._lock = threading.Lock()
-        self._end: tuple[int, int, int] | None = None  # number, epoch and LSN
+        self._end: CommitEntry | None = None
         self._found: dict[str, _Found] = {}
 
     def look(self, slots: list[KeptSlot]) -> dict[str, Lag]:
@@ -84,9 +85,8 @@ class Lags:
         with self._lock:
             try:
                 first, last = self._span()
-                if last >= first and (self._end is None or self._end[0] != last):
-                    position = _position(next(self._entries(last, last)))
-                    self._end = (last, *position)
+                if last >= first and (self._end is None or self._end.n != last):
+                    self._end = next(self._entries(last, last))
             except (GaussDecodeError, OSError):
                 return {slot.name: Lag() for slot in slots}
             self._found = {
@@ -97,9 +97,10 @@ class Lags:
     def _lag(self, slot: KeptSlot, first: int, last: int) -> Lag:
         if slot.n is None or self._end is None:
             return Lag()
-        _, epoch, lsn = self._end
-        is_known = epoch == slot.epoch and slot.lsn > 0  # 0: before everything that was kept
-        behind = float(max(0, lsn - slot.lsn)) if is_known else _UNKNOWN
+        position = _position(self._end, slot)
+        # 0: before everything that was kept; a CSN counts no bytes
+        is_known = position.epoch == slot.epoch and slot.lsn > 0 and position.until is None
+        behind = float(max(0, position.lsn - slot.lsn)) if is_known else _UNKNOWN
         if slot.n < first:
             return Lag(behind, _UNKNOWN, is_lost=True)
         try:
@@ -112,21 +113,25 @@ class Lags:
         if found is None or (found.epoch, found.lsn) != (slot.epoch, slot.lsn) or found.n < n:
             found = self._found[slot.name] = _Found(slot.epoch, slot.lsn, n)
         if found.seconds is None:
-            self._search(found, last)
+            self._search(found, slot, last)
         if found.seconds is not None:
             return max(0.0, time.time() - found.seconds)
         return 0.0 if found.n > last else _UNKNOWN
 
-    def _search(self, found: _Found, last: int) -> None:
+    def _search(self, found: _Found, slot: KeptSlot, last: int) -> None:
         for entry in self._entries(found.n, min(last, found.n + _MOST)):
-            is_new = _position(entry) > (found.epoch, found.lsn)
+            position = _position(entry, slot)
+            is_new = (position.epoch, position.lsn) > (found.epoch, found.lsn)
             if is_new and entry.commit_time is not None:
                 found.seconds = entry.commit_time.timestamp()
                 return
             found.n = entry.n + 1
 
 
-def _position(entry: CommitEntry) -> tuple[int, int]:
-    """Epoch and LSN that an entry reaches; a landing with virtual slots has one source."""
-    position = next(iter(entry.positions.values()))
-    return position.epoch, int(position.lsn)
+def _position(entry: CommitEntry, slot: KeptSlot) -> SourcePosition:
+    """What an entry reaches of the source of a slot; its LSN is a CSN where that is the order."""
+    only = next(iter(entry.positions.values()))
+    position = only if len(entry.positions) == 1 else entry.positions.get(slot.database, only)
+    if position.until is None:
+        return position
+    return dataclasses.replace(position, lsn=position.csn or 0)

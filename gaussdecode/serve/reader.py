@@ -35,7 +35,7 @@ from gaussdecode.serve.block import (
 )
 from gaussdecode.serve.errors import ServeError
 from gaussdecode.spark.log.events import as_int64
-from gaussdecode.spark.log.landing import Landing, Point
+from gaussdecode.spark.log.landing import Landing
 from gaussdecode.spark.log.place import Given, parquet_file
 
 CHANGE_LSN: Final = "gd_change_lsn"
@@ -68,14 +68,13 @@ class ReadPosition:
     Attributes:
         n: number of the next entry to read.
         epoch: of `lsn`.
-        lsn: transactions of that entry that end up to here have been read.
-        csn: likewise, where the landing is in the order of CSNs; 0 elsewhere.
+        lsn: transactions of that entry that end up to here have been read; a CSN where the landing is in the
+            order of CSNs.
     """
 
     n: int
     epoch: int
     lsn: int
-    csn: int = 0
 
 
 class LandingReader:
@@ -89,6 +88,7 @@ class LandingReader:
         self,
         root: Given,
         *,
+        source: str | None = None,
         wanted: Wanted = every_table,
         include_snapshot: bool = False,
         include_messages: bool = True,
@@ -97,6 +97,7 @@ class LandingReader:
 
         Args:
             root: directory of the landing, or URL of its mirror.
+            source: the one whose rows are read, where the landing has several.
             wanted: tells the tables whose rows are read.
             include_snapshot: read rows of snapshots too, as a transaction at the snapshot's position.
             include_messages: read logical messages too.
@@ -104,9 +105,10 @@ class LandingReader:
         Raises:
             ConfigError: there is no landing.
             LandingError: the landing is damaged or newer than this program.
-            ServeError: the landing has several sources.
+            ServeError: the landing has several sources, and none of them is given.
         """
         self.landing = Landing(root)
+        self._source = source
         self._wanted = wanted
         self._include_snapshot = include_snapshot
         self._include_messages = include_messages
@@ -118,11 +120,11 @@ class LandingReader:
         self._snapshots: list[
             tuple[int, SourcePosition]
         ] = []  # numbers, and positions of their rows
-        if self.landing.has_several:
+        if self.landing.has_several and source is None:
             raise ServeError(
                 _FEATURE_NOT_SUPPORTED,
                 f"this landing has several sources ({', '.join(self.landing.sources)}), whose LSNs are not comparable",
-                hint="Serve landings of one source each.",
+                hint="Name one of them.",
             )
 
     # --- positions -------------------------------------------------------------------------
@@ -144,8 +146,9 @@ class LandingReader:
 
     def beginning(self) -> ReadPosition:
         """The position before the oldest entry that retention has left."""
-        first = self.landing.first_n
-        return self._before(self.landing.entry(first)) if first else ReadPosition(0, 0, 0)
+        if self.landing.last_n < 0:
+            return ReadPosition(0, 0, 0)
+        return self._before(self.landing.entry(self.landing.first_n))
 
     def at(self, lsn: int) -> ReadPosition:
         """The position after all transactions that end up to an LSN, in the newest epoch that has it.
@@ -160,7 +163,10 @@ class LandingReader:
         if lsn >= end.lsn:
             return end
         first = self.landing.first_n
-        n = self.landing.resolve(Point(lsn=lsn)) if self._holds(lsn, first) else first - 1
+        n = first - 1
+        if self._holds(lsn, first):
+            last = self.landing.last_n
+            n = self.landing.last_until(lambda entry: self._position(entry).lsn > lsn, first, last)
         if n < first and first > 0:
             held = self.landing.entry(first)
             raise ServeError(
@@ -221,7 +227,7 @@ class LandingReader:
             )
         if start > last:
             return position
-        return ReadPosition(start, epoch, lsn, position.csn)
+        return ReadPosition(start, epoch, lsn)
 
     def _epoch_lsn(self, entry: CommitEntry) -> tuple[int, int]:
         position = self._position(entry)
@@ -231,18 +237,30 @@ class LandingReader:
         return self._position(self.landing.entry(first)).lsn <= lsn
 
     def _position(self, entry: CommitEntry) -> SourcePosition:
-        return self.landing.position(entry)
+        """Of the source; in a landing in the order of CSNs the CSN, which rises there, in place of the LSN."""
+        position = self.landing.position(entry, self._source)
+        if not self.landing.is_by_csn:
+            return position
+        return dataclasses.replace(position, lsn=position.csn or 0)
+
+    def _is_mine(self, source: str | None) -> bool:
+        """Whether a file or mark is of the source that is read."""
+        return source in {None, self._source}
 
     def _after(self, entry: CommitEntry) -> ReadPosition:
         position = self._position(entry)
-        return ReadPosition(entry.n + 1, position.epoch, position.lsn, self._csn_of(position.csn))
+        return ReadPosition(entry.n + 1, position.epoch, position.lsn)
 
     def _before(self, entry: CommitEntry) -> ReadPosition:
-        """Before all transactions of an entry."""
-        return ReadPosition(entry.n, self._position(entry).epoch, 0)
-
-    def _csn_of(self, csn: int | None) -> int:
-        return (csn or 0) if self.landing.is_by_csn else 0
+        """Before all transactions of an entry: where it begins, if it says so; else at 0."""
+        position = self._position(entry)
+        sums = entry.extra.get("sums", entry.extra.get("sums_by_source", {}).get(self._source))
+        lsn = 0
+        if entry.kind is EntryKind.GENESIS:
+            lsn = position.lsn
+        elif sums is not None and sums["since"][0] == position.epoch and not self.landing.is_by_csn:
+            lsn = sums["since"][1]
+        return ReadPosition(entry.n, position.epoch, lsn)
 
     def after(self, entry: CommitEntry) -> ReadPosition:
         """The position after an entry that was read."""
@@ -309,7 +327,8 @@ class LandingReader:
                     f"rows of {table.title} do not land since {Lsn(table.from_lsn)} (entry {entry.n}): {table.error}",
                     hint=self._after_quarantine(entry, table),
                 )
-        if entry.kind is EntryKind.SUSPECT and self._concerns(entry):
+        is_mine = self._is_mine(entry.extra.get("source"))
+        if entry.kind is EntryKind.SUSPECT and is_mine and self._concerns(entry):
             raise self._missing(entry, "changes may be missing", Lsn(self._position(entry).lsn))
 
     def _after_quarantine(self, entry: CommitEntry, table: Quarantine) -> str:
@@ -390,7 +409,7 @@ class LandingReader:
         try:
             if entry.kind is EntryKind.DATA:
                 yield from self._data(entry, after if after.n == entry.n else None)
-            elif entry.kind is EntryKind.SNAPSHOT and self._include_snapshot:
+            elif entry.kind is EntryKind.SNAPSHOT and self._includes(entry):
                 yield from self._snapshot(entry)
         except (
             OSError, pa.ArrowException, LandingError, KeyError, ValueError, IndexError, TypeError,
@@ -404,19 +423,20 @@ class LandingReader:
                 f"client's side. {self._move_past(entry)}",
             ) from error
 
+    def _includes(self, entry: CommitEntry) -> bool:
+        return self._include_snapshot and self._is_mine(entry.extra.get("source"))
+
     def _data(self, entry: CommitEntry, after: ReadPosition | None) -> Iterator[Block]:
         transactions = self._transactions(entry)
         if transactions is None:
-            if any(file.table != TRANSACTIONS and file.ops for file in entry.files):
+            files = (file for file in entry.files if self._is_mine(file.source))
+            if any(file.table != TRANSACTIONS and file.ops for file in files):
                 raise LandingError(f"it has rows, and no {TRANSACTIONS}")
             return
+        shown = _by_csn(transactions) if self.landing.is_by_csn else transactions
         first = 0
         if after is not None:
-            is_read = (
-                transactions.csn <= after.csn
-                if self.landing.is_by_csn
-                else transactions.end_lsn <= np.uint64(after.lsn)
-            )
+            is_read = shown.end_lsn <= np.uint64(after.lsn)
             first = int(is_read.argmin()) if not is_read.all() else len(is_read)
         if first == len(transactions.end_lsn):
             return
@@ -427,13 +447,13 @@ class LandingReader:
         if messages:
             streams.append(_Stream(self, messages, entry, transactions))
         epoch = self._position(entry).epoch
-        yield from _merged(epoch, transactions, first, streams)
+        yield from _merged(epoch, shown, first, streams)
 
     def _files_by_schema(self, entry: CommitEntry) -> Iterator[list[LandingFile]]:
         """Files of each wanted table, in order."""
         found: dict[str, list[LandingFile]] = {}
         for file in entry.files:
-            if not file.table.startswith("gd_"):
+            if not file.table.startswith("gd_") and self._is_mine(file.source):
                 found.setdefault(file.table, []).append(file)
         for files in found.values():
             schema = self.schema(files[0].table, files[0].schema_id)
@@ -443,7 +463,11 @@ class LandingReader:
     def _message_files(self, entry: CommitEntry) -> list[LandingFile]:
         if not self._include_messages or self.landing.is_by_csn:
             return []
-        return [file for file in entry.files if file.table == MESSAGES.name]
+        return [
+            file
+            for file in entry.files
+            if file.table == MESSAGES.name and self._is_mine(file.source)
+        ]
 
     def _outside(self, entry: CommitEntry) -> npt.NDArray[np.uint64]:
         """LSNs of the messages outside of transactions."""
@@ -484,7 +508,7 @@ class LandingReader:
     def _transactions(self, entry: CommitEntry) -> Transactions | None:
         parts = []
         for file in entry.files:
-            if file.table == TRANSACTIONS:
+            if file.table == TRANSACTIONS and self._is_mine(file.source):
                 with self._opened(file) as opened:
                     parts.append(opened.read())
         outside = self._outside(entry)
@@ -615,8 +639,9 @@ class _Stream:
                 truncate.restart_identity,
             )
             for truncate in entry.truncates
-            if truncate.table == files[0].table
+            if truncate.table == files[0].table and reader._is_mine(truncate.source)  # noqa: SLF001
         }
+        self._shown = _by_csn(transactions).end_lsn if reader.landing.is_by_csn else None
         self._chunks = self._read(reader, files)
         self.chunk = next(self._chunks, None)
 
@@ -646,7 +671,10 @@ class _Stream:
         begins = self._all_ends[self._outside] - np.uint64(1)
         numbers[~inside] = _numbers(begins, self._outside, lsns[~inside])
         keys = (numbers << np.uint64(_SEQ_BITS)) | seqs.astype(np.uint64)
-        change = _lsns_or(pa.Table.from_batches([batch]), CHANGE_LSN, lsns)
+        if self._shown is None:
+            change = _lsns_or(pa.Table.from_batches([batch]), CHANGE_LSN, lsns)
+        else:
+            change = self._shown[numbers.astype(np.int64)]
         kept = [name for name in batch.schema.names if name not in _SKIPPED]
         rows = batch.select(kept)
         if schema is MESSAGES:
@@ -808,6 +836,12 @@ def _only_outside(lsns: npt.NDArray[np.uint64]) -> Transactions:
     nobody = (None,) * len(lsns)
     ends = lsns + np.uint64(1)
     return Transactions(none, ends, lsns, lsns, none, none, nobody, nobody, nobody, none == 0, none)
+
+
+def _by_csn(of: Transactions) -> Transactions:
+    """The same with CSNs in place of LSNs, which fall and rise in their order; the LSN of its first record is kept."""
+    csn = of.csn.astype(np.uint64)
+    return dataclasses.replace(of, end_lsn=csn, commit_lsn=csn)
 
 
 def _in_order(first: Transactions, second: Transactions) -> Transactions:

@@ -8,7 +8,7 @@ import json
 import re
 import ssl
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +23,7 @@ from gaussdecode.serve.connection import Connection
 from gaussdecode.serve.counts import Counts
 from gaussdecode.serve.errors import ServeError
 from gaussdecode.serve.feed import Feeds
+from gaussdecode.serve.landed_catalog import LandedCatalog
 from gaussdecode.serve.session import Session
 from gaussdecode.serve.slots import SAVE_SECONDS, Slots
 from gaussdecode.serve.statements import Scalar
@@ -36,6 +37,7 @@ _LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 _UNKNOWN_VERSION: Final = (
     "15.0"  # what a driver that needs a number gets where the source's is not known
 )
+_OPENGAUSS: Final = "openGauss 6.0.0"  # the release whose output the plug-ins have, TRUNCATE of serial ones included
 
 Plugin = Callable[[Mapping[str, str | None]], Output]
 """Makes an output plug-in of the options of a client."""
@@ -85,12 +87,13 @@ class Server:
     Attributes:
         root: directory of the landing, or URL of its mirror.
         sessions: by number.
+        has_several: the landing has several sources; each is a database, by its name.
+        databases: names that clients may connect to.
         counts: what it counts.
         beat: monotonic time at which the event loop last had a turn, of once in a second.
 
     Raises:
         ConfigError: there is no landing, another server has it, or a setting is refused.
-        ServeError: the landing has several sources.
     """
 
     def __init__(
@@ -116,19 +119,21 @@ class Server:
         self.users = Users(settings.users_file) if settings.users_file is not None else None
         self._networks = [ipaddress.ip_network(each) for each in settings.allow]
         self.feeds = Feeds(root, settings.cache_bytes, _THREADS, keep)
-        if self.feeds.landing.is_by_csn:
-            raise ConfigError(
-                f"{root}: its order is that of CSNs, in which LSNs go up and down; only landings in the order of LSNs "
-                "are served"
-            )
-        self._facts = self._read_facts()
-        self.database = self._facts.database
+        layout = json.loads((self.feeds.landing.root / "layout.json").read_bytes())
+        self._identities: Mapping[str, Mapping[str, str]] = layout["sources"]
+        self.has_several = self.feeds.landing.has_several
+        self.databases: Sequence[str] = (
+            sorted(self._identities) if self.has_several else [self.facts("").database]
+        )
         self.sessions: dict[int, Session] = {}
         self.counts = Counts(self)
         self.beat = time.monotonic()
         self._tasks: set[asyncio.Task[None]] = set()
         self._next = 0
         self._saving = asyncio.Lock()
+        self.landed = {
+            name: LandedCatalog(self.feeds.landing, self.source_of(name)) for name in self.databases
+        }
         self.catalog = self._catalog()
         version = _UNKNOWN_VERSION
         if self.catalog is not None:
@@ -144,16 +149,21 @@ class Server:
                 Event.ERROR,
                 reason=f'replication slot "{name}": {what}; restore the file and restart, or drop the slot',
             )
-        self.version_text = (
-            f"PostgreSQL {version} (gaussdecode {__version__}, serving what has landed)"
-        )
+        serving = f"gaussdecode {__version__}, serving what has landed"
+        self.version_text = f"PostgreSQL {version} ({serving})"
+        self.opengauss_text = f"({_OPENGAUSS}) {serving}"
         self.shown: Mapping[str, str] = _shown(version, settings)
 
     def _catalog(self) -> Catalog | None:
         dsn = self.settings.catalog_dsn
         if not dsn:
             return None
-        kind = self.facts().kind
+        if self.has_several:
+            raise ConfigError(
+                "serve.catalog-dsn: the landing has several sources, each with a catalogue of its own; leave the option "
+                "out"
+            )
+        kind = self.facts(self.databases[0]).kind
         if kind != "postgresql":
             raise ConfigError(
                 f"serve.catalog-dsn: the landing is of kind {kind}; only PostgreSQL's catalogue can be asked; leave "
@@ -169,24 +179,25 @@ class Server:
                 "or listen on 127.0.0.1"
             )
 
-    def facts(self) -> Facts:
-        """What the landing tells of its source."""
-        return self._facts
+    def source_of(self, database: str) -> str | None:
+        """The source that a database is; None where the landing has one source."""
+        return database if self.has_several else None
 
-    def _read_facts(self) -> Facts:
-        landing = self.feeds.landing
-        layout = json.loads((landing.root / "layout.json").read_bytes())
-        source = next(iter(layout["sources"].values()))
+    def facts(self, database: str) -> Facts:
+        """What the landing tells of the source that a database is."""
+        name = self.source_of(database) or next(iter(self._identities))
+        source, landing = self._identities[name], self.feeds.landing
         return Facts(
             landing.landing_id, source["system_identifier"], source["database"], source["kind"]
         )
 
-    async def timeline(self) -> int:
-        """Timeline of the newest entry; 0 where the source has none."""
-        feed = self.feeds.feed(None)
+    async def timeline(self, database: str) -> int:
+        """Timeline of a source in the newest entry; 0 where it has none."""
+        source = self.source_of(database)
+        feed = self.feeds.feed(None, source=source)
         with contextlib.suppress(ServeError):
             entry = await feed.entry(self.feeds.end.last)
-            return feed.reader.landing.position(entry).timeline
+            return feed.reader.landing.position(entry, source).timeline
         return 0
 
     # ---- life ------------------------------------------------------------------------------

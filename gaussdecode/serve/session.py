@@ -24,7 +24,7 @@ from gaussdecode.serve.connection import ClientGoneError, Connection
 from gaussdecode.serve.errors import ServeError
 from gaussdecode.serve.feed import Feed
 from gaussdecode.serve.messages import Body, Column, Startup, protocol_error
-from gaussdecode.serve.reader import ReadPosition
+from gaussdecode.serve.reader import ReadPosition, every_table
 from gaussdecode.serve.slots import Slot
 from gaussdecode.serve.statements import BOOL, INT4, INT8, LSN, OID, TEXT, Scalar
 from gaussdecode.serve.stream import SenderTimeoutError, Sent, Stream
@@ -149,6 +149,7 @@ class Session:
         self.stream: Stream | None = None
         self.slot_name = ""
         self.user = ""
+        self._database = ""
         self.began = asyncio.get_running_loop().time()
         self._account: User | None = None
         self._is_replication = False
@@ -350,12 +351,16 @@ class Session:
             raise ServeError("22023", 'invalid value for parameter "replication"')
         self._is_replication = mode == "database"
         database = given.get("database", self.user)
-        if database != self.server.database:
+        if database not in self.server.databases:
+            known = " and ".join(f'"{name}"' for name in self.server.databases)
             raise ServeError(
                 "3D000",
                 f'database "{database[:64]}" does not exist',
-                hint=f'This server has the database "{self.server.database}".',
+                hint=f"The landing has several sources, each a database by its name: {known}."
+                if self.server.has_several
+                else f"This server has the database {known}.",
             )
+        self._database = database
         for name, value in given.items():
             if name not in _STARTUP_KEYS and not name.startswith("_pq_."):
                 self._set_at_start(name, value)
@@ -454,7 +459,7 @@ class Session:
     async def _statement(
         self, tokens: Sequence[sql.Token], text: str, types: Sequence[int]
     ) -> sql.Statement:
-        """Read a statement, or have the source's catalogue describe it where it is not served here.
+        """Read a statement, or have the landing or the source's catalogue describe it where it is not served here.
 
         Args:
             tokens: of the statement.
@@ -465,13 +470,25 @@ class Session:
             statement = sql.parse_sql(tokens)
             statements.describe(statement)
         except ServeError as problem:
+            if problem.sqlstate not in _FOR_CATALOG:
+                raise
+            known = await self._known(tokens)
+            if known is not None:
+                return known
             catalog = self.server.catalog
             if catalog is None or not text or not is_for_catalog(tokens):
                 raise
-            if problem.sqlstate not in _FOR_CATALOG:
-                raise
             return await catalog.prepare(text, types, statements.slots_for_catalog(self))
         return statement
+
+    async def _known(self, tokens: Sequence[sql.Token]) -> sql.Known | None:
+        """What the landing tells of the catalogue."""
+        account, feed = self._account, self.feed()
+        wanted = every_table if account is None else account.wants
+        settings = statements.listed(self.settings())
+        return await feed.call(
+            lambda: self.server.landed[self._database].answer(tokens, self.user, settings, wanted)
+        )
 
     async def of_catalog(
         self, statement: sql.Forwarded, parameters: Sequence[str | None], form: int
@@ -686,16 +703,17 @@ class Session:
             self.connection.write(messages.complete("DROP_REPLICATION_SLOT"))
             return
         if isinstance(command, sql.IdentifySystem):
-            facts = self.server.facts()
+            facts = self.server.facts(self._database)
             columns = [("systemid", TEXT), ("timeline", INT8), ("xlogpos", TEXT), ("dbname", TEXT)]
             end = str(Lsn(await self.end_lsn()))
-            timeline = await self.server.timeline()
-            row: list[Scalar] = [facts.system_identifier, timeline, end, self.server.database]
+            timeline = await self.server.timeline(self._database)
+            row: list[Scalar] = [facts.system_identifier, timeline, end, self._database]
             tag = "IDENTIFY_SYSTEM"
         elif isinstance(command, sql.ReadSlot):
             slot = self.server.slots.get(command.name)
             columns = [("slot_type", TEXT), ("restart_lsn", TEXT), ("restart_tli", INT8)]
-            row = ["logical", str(Lsn(slot.lsn)), await self.server.timeline() or None]
+            timeline = await self.server.timeline(self._database)
+            row = ["logical", str(Lsn(slot.lsn)), timeline or None]
             tag = "READ_REPLICATION_SLOT"
         else:
             if command.two_phase:
@@ -767,12 +785,17 @@ class Session:
     @property
     def database(self) -> str:
         """Name of the database."""
-        return self.server.database
+        return self._database
 
     @property
     def version(self) -> str:
         """Product and version, as SQL shows them."""
-        return self.server.version_text
+        return self.server.opengauss_text if self._is_opengauss else self.server.version_text
+
+    @property
+    def is_by_csn(self) -> bool:
+        """Whether positions are CSNs."""
+        return self.server.feeds.landing.is_by_csn
 
     def slots(self) -> list[Slot]:
         """All slots."""
@@ -792,22 +815,24 @@ class Session:
 
     def feed(self) -> Feed:
         """What the user gets: the tables that it may read."""
-        account = self._account
+        account, source = self._account, self.server.source_of(self._database)
         if account is None or account.tables is None:
-            return self.server.feeds.feed(None)
-        return self.server.feeds.feed(account.tables, account.wants)
+            return self.server.feeds.feed(None, source=source)
+        return self.server.feeds.feed(account.tables, account.wants, source)
 
     def output_of(self, plugin: str, options: Mapping[str, str | None]) -> Output:
         """Make a plug-in."""
-        return self.server.plugin(plugin)(options)
+        made = self.server.plugin(plugin)(options)
+        statements.check_order(options.get("output-order"), is_by_csn=self.is_by_csn)
+        return made
 
     async def create_slot(self, name: str, plugin: str, *, is_temporary: bool) -> Slot:
         """Create a slot at the end of what has landed, or where the session's setting says."""
         self.server.plugin(plugin)
         at = await self._new_position()
         slot = Slot(
-            name, plugin, self.user, self.database, self.server.facts().landing_id,
-            at.n, at.epoch, at.lsn, at.csn, is_temporary=is_temporary,
+            name, plugin, self.user, self.database, self.server.facts(self._database).landing_id,
+            at.n, at.epoch, at.lsn, is_temporary=is_temporary,
         )  # fmt: skip
         slot.owner_process = self.process
         self.server.slots.create(slot)
@@ -850,14 +875,19 @@ class Session:
         slot = self.acquire(name)
         try:
             at = await self.feed().advanced(statements.start_of(slot), lsn)
-            slot.confirm(at.n, at.epoch, at.lsn, at.csn)
+            slot.confirm(at.n, at.epoch, at.lsn)
         finally:
             await self.release(slot)
         return slot
 
     def acquire(self, name: str) -> Slot:
         """Take a slot."""
-        self._own(name)
+        if self._own(name).database != self._database:
+            raise ServeError(
+                "55000",
+                f'replication slot "{name}" was not created in this database',
+                hint=f'Connect to database "{self.server.slots.get(name).database}".',
+            )
         return self.server.slots.acquire(name, self.user, self.process)
 
     async def release(self, slot: Slot) -> None:
@@ -910,7 +940,7 @@ class Session:
             self._settings.pop(name, None)
             return
         if name == "wal_sender_timeout":
-            milliseconds(value)
+            value = f"{milliseconds(value)}ms"
         if name == START_LSN and value not in {EARLIEST, LATEST}:
             try:
                 Lsn.parse(value)

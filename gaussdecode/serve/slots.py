@@ -47,12 +47,11 @@ class Slot:
         name: of letters, digits and underscores.
         plugin: output plug-in.
         owner: user that created it; empty where there are no users.
-        database: of its creation.
+        database: of its creation; where the landing has several sources, the one that it is of.
         landing_id: landing that its position is of.
         n: entries before this one are confirmed.
         epoch: of `lsn`.
-        lsn: transactions that end up to here are confirmed.
-        csn: greatest CSN of the confirmed entries; 0 where there is none.
+        lsn: transactions that end up to here are confirmed; a CSN where the landing is in the order of CSNs.
         created: seconds since 1970.
         used: when a client last confirmed or left it.
         is_temporary: it ends with the session, and is not kept.
@@ -71,7 +70,6 @@ class Slot:
     n: int
     epoch: int
     lsn: int
-    csn: int = 0
     created: float = 0.0
     used: float = 0.0
     is_temporary: bool = False
@@ -81,14 +79,13 @@ class Slot:
     is_active: bool = False
     is_dirty: bool = False
 
-    def confirm(self, n: int, epoch: int, lsn: int, csn: int) -> None:
+    def confirm(self, n: int, epoch: int, lsn: int) -> None:
         """Move on; a position before the confirmed one changes nothing."""
         if (epoch, lsn) < (self.epoch, self.lsn):
             return
         is_moved = (n, epoch, lsn) != (self.n, self.epoch, self.lsn)
         self.n, self.epoch, self.lsn = max(n, self.n), epoch, lsn
         self.is_dirty |= is_moved
-        self.csn = max(csn, self.csn)
         self.used = time.time()
 
     def stream(self, *, is_active: bool) -> None:
@@ -99,7 +96,7 @@ class Slot:
     def record(self) -> dict[str, Any]:  # Any: JSON
         """What is kept of it."""
         names = (
-            "name", "plugin", "owner", "database", "landing_id", "n", "epoch", "lsn", "csn", "created", "used",
+            "name", "plugin", "owner", "database", "landing_id", "n", "epoch", "lsn", "created", "used",
             "is_active",
         )  # fmt: skip
         return {"version": _VERSION, **{name: getattr(self, name) for name in names}}
@@ -163,6 +160,7 @@ class Slots:
             record = dict(read_sealed(path.read_bytes()))
             check_version(record, _VERSION)
             del record["version"]
+            record.pop("csn", None)  # of early versions
             slot = Slot(**{name: value for name, value in record.items() if name != "hash"})
             slot.is_active = False
         except (OSError, TypeError, ValueError, KeyError, RecursionError) as error:

@@ -446,7 +446,15 @@ class Forwarded:
     columns: tuple[Column, ...]
 
 
-Statement = Select | Show | Set | Plain | Forwarded
+@dataclasses.dataclass(frozen=True, slots=True)
+class Known:
+    """A SELECT whose answer is known already."""
+
+    columns: tuple[Column, ...]
+    rows: tuple[Sequence[str | int | bool | None], ...]
+
+
+Statement = Select | Show | Set | Plain | Forwarded | Known
 _TRANSACTION: Final = {
     "begin": "BEGIN",
     "start": "START TRANSACTION",

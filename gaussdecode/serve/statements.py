@@ -25,6 +25,7 @@ from gaussdecode.serve.sql import (
     Call,
     Forwarded,
     Item,
+    Known,
     Select,
     Set,
     Show,
@@ -39,8 +40,10 @@ BOOL, BYTEA, INT8, INT4, TEXT, OID, XID, LSN, VOID, RECORD, NUMERIC = (
     16, 17, 20, 23, 25, 26, 28, 3220, 2278, 2249, 1700,
 )  # fmt: skip
 _CHUNK: Final = 256 << 10
+_TEXTS: Final = frozenset({18, 19, TEXT, 1042, 1043})  # types whose binary form is the text
 _BINARY: Final[Mapping[int, str]] = {
     BOOL: ">?",
+    21: ">h",
     INT4: ">i",
     INT8: ">q",
     OID: ">I",
@@ -80,6 +83,8 @@ class Context(Protocol):
     def process(self) -> int: ...
     @property
     def version(self) -> str: ...
+    @property
+    def is_by_csn(self) -> bool: ...
     async def create_slot(self, name: str, plugin: str, *, is_temporary: bool) -> Slot: ...
     def drop_slot(self, name: str) -> None: ...
     async def advance_slot(self, name: str, lsn: int) -> Slot: ...
@@ -164,6 +169,17 @@ async def _as_they_are(
 ) -> AsyncGenerator[tuple[bytes | bytearray, int], None]:
     for row in rows:
         yield data_row(row), 1
+
+
+def _in_form(text: bytes | None, column: Column, form: int) -> bytes | None:
+    """A value that a database gave as text, in the form that a client wants."""
+    if text is None or form == 0 or column.oid in _TEXTS:
+        return text
+    if column.oid not in _BINARY:
+        raise not_served(f"the binary form of type {column.oid} beside columns in text")
+    if column.oid == BOOL:
+        return encode(text == b"t", column, form)
+    return encode(int(Lsn.parse(text.decode()) if column.oid == LSN else text), column, form)
 
 
 def form_of(formats: Sequence[int], index: int) -> int:
@@ -291,7 +307,7 @@ def _set_config(context: Context, values: Sequence[str | None]) -> Scalar:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Known:
+class _Function:
     """A function: least and most arguments, columns of its answer, and what gives it."""
 
     least: int
@@ -300,35 +316,37 @@ class _Known:
     run: Function
 
 
-_FUNCTIONS: Final[Mapping[str, _Known]] = {
-    "version": _Known(0, 0, (("version", TEXT),), lambda c, _: c.version),
-    "current_database": _Known(0, 0, (("current_database", TEXT),), lambda c, _: c.database),
-    "current_catalog": _Known(0, 0, (("current_catalog", TEXT),), lambda c, _: c.database),
-    "current_schema": _Known(0, 0, (("current_schema", TEXT),), lambda _c, _: "public"),
-    "current_user": _Known(0, 0, (("current_user", TEXT),), lambda c, _: c.user),
-    "session_user": _Known(0, 0, (("session_user", TEXT),), lambda c, _: c.user),
-    "pg_backend_pid": _Known(0, 0, (("pg_backend_pid", INT4),), lambda c, _: c.process),
-    "pg_is_in_recovery": _Known(0, 0, (("pg_is_in_recovery", BOOL),), lambda _c, _: False),
-    "pg_current_wal_lsn": _Known(0, 0, (("pg_current_wal_lsn", LSN),), lambda c, _: c.end_lsn()),
-    "pg_current_wal_flush_lsn": _Known(
+_FUNCTIONS: Final[Mapping[str, _Function]] = {
+    "version": _Function(0, 0, (("version", TEXT),), lambda c, _: c.version),
+    "current_database": _Function(0, 0, (("current_database", TEXT),), lambda c, _: c.database),
+    "current_catalog": _Function(0, 0, (("current_catalog", TEXT),), lambda c, _: c.database),
+    "current_schema": _Function(0, 0, (("current_schema", TEXT),), lambda _c, _: "public"),
+    "current_user": _Function(0, 0, (("current_user", TEXT),), lambda c, _: c.user),
+    "session_user": _Function(0, 0, (("session_user", TEXT),), lambda c, _: c.user),
+    "pg_backend_pid": _Function(0, 0, (("pg_backend_pid", INT4),), lambda c, _: c.process),
+    "pg_is_in_recovery": _Function(0, 0, (("pg_is_in_recovery", BOOL),), lambda _c, _: False),
+    "pg_current_wal_lsn": _Function(0, 0, (("pg_current_wal_lsn", LSN),), lambda c, _: c.end_lsn()),
+    "pg_current_wal_flush_lsn": _Function(
         0, 0, (("pg_current_wal_flush_lsn", LSN),), lambda c, _: c.end_lsn()
     ),
-    "pg_current_xlog_location": _Known(
+    "pg_current_xlog_location": _Function(
         0, 0, (("pg_current_xlog_location", LSN),), lambda c, _: c.end_lsn()
     ),
-    "current_setting": _Known(
+    "current_setting": _Function(
         1, 2, (("current_setting", TEXT),), lambda c, v: c.show(_needed(v[0], "the name"))
     ),
-    "set_config": _Known(3, 3, (("set_config", TEXT),), _set_config),
-    "pg_create_logical_replication_slot": _Known(
+    "set_config": _Function(3, 3, (("set_config", TEXT),), _set_config),
+    "pg_create_logical_replication_slot": _Function(
         2, 5, (("slot_name", TEXT), ("lsn", LSN)), _create
     ),
-    "pg_replication_slot_advance": _Known(2, 2, (("slot_name", TEXT), ("end_lsn", LSN)), _advance),
-    "pg_drop_replication_slot": _Known(1, 1, (("pg_drop_replication_slot", VOID),), _drop),
+    "pg_replication_slot_advance": _Function(
+        2, 2, (("slot_name", TEXT), ("end_lsn", LSN)), _advance
+    ),
+    "pg_drop_replication_slot": _Function(1, 1, (("pg_drop_replication_slot", VOID),), _drop),
 }
 
 
-def _known(call: Call) -> _Known:
+def _known(call: Call) -> _Function:
     known = _FUNCTIONS.get(call.name)
     if known is None:
         raise not_served(f"function {call.name[:64]}")
@@ -344,10 +362,33 @@ async def _called(
     context: Context, call: Call, parameters: Sequence[str | None]
 ) -> tuple[Scalar, ...]:
     known = _known(call)
-    found = known.run(context, [bind(value, parameters) for value in call.arguments])
+    arguments = list(call.arguments)
+    if known.run is _create and [value.type for value in arguments[2:]] == ["number"]:
+        order = arguments.pop()  # as GaussDB has it
+        check_order(order.text, is_by_csn=context.is_by_csn)
+    found = known.run(context, [bind(value, parameters) for value in arguments])
     if hasattr(found, "__await__"):
         found = await found
     return found if isinstance(found, tuple) else (found,)
+
+
+def check_order(asked: str | None, *, is_by_csn: bool) -> None:
+    """Refuse another order of transactions than that of the landing.
+
+    Args:
+        asked: value of ``output-order``, 0 or 1; None where the client leaves it to the server.
+        is_by_csn: the landing is in the order of CSNs.
+
+    Raises:
+        ServeError: it is another one.
+    """
+    if asked is not None and (int(asked) != 0) != is_by_csn:
+        order = "CSNs" if is_by_csn else "commit records"
+        raise ServeError(
+            "22023",
+            f"output-order {int(asked)} is not served here: transactions have landed in the order of their {order}",
+            hint=f"Leave output-order out, or set it to {int(is_by_csn)}.",
+        )
 
 
 # ---- views ---------------------------------------------------------------------------------
@@ -356,7 +397,7 @@ _SLOT_COLUMNS: Final = (
     ("slot_name", TEXT), ("plugin", TEXT), ("slot_type", TEXT), ("datoid", OID), ("database", TEXT),
     ("temporary", BOOL), ("active", BOOL), ("active_pid", INT4), ("xmin", XID), ("catalog_xmin", XID),
     ("restart_lsn", LSN), ("confirmed_flush_lsn", LSN), ("wal_status", TEXT), ("safe_wal_size", INT8),
-    ("two_phase", BOOL), ("owner", TEXT),
+    ("two_phase", BOOL), ("owner", TEXT), ("confirmed_csn", INT8),
 )  # fmt: skip
 _STREAM_COLUMNS: Final = (
     ("pid", INT4), ("usename", TEXT), ("application_name", TEXT), ("client_addr", TEXT), ("slot_name", TEXT),
@@ -379,7 +420,7 @@ _VIEW_FUNCTIONS: Final = frozenset({"pg_get_replication_slots", "gs_get_parallel
 
 def _view_rows(context: Context, name: str) -> list[dict[str, Scalar]]:
     if name == "pg_settings":
-        return [{"name": key, "setting": value} for key, value in context.settings().items()]
+        return [{"name": key, "setting": text} for key, text in listed(context.settings()).items()]
     if name in {"pg_stat_replication", "gs_get_parallel_decode_status"}:
         return [dict(stream) for stream in context.streams()]
     return [
@@ -400,9 +441,16 @@ def _view_rows(context: Context, name: str) -> list[dict[str, Scalar]]:
             "safe_wal_size": None,
             "two_phase": False,
             "owner": slot.owner or None,
+            "confirmed_csn": slot.lsn if context.is_by_csn else None,
         }
         for slot in context.slots()
     ]
+
+
+def listed(settings: Mapping[str, str]) -> dict[str, str]:
+    """Settings as the view pg_settings has them: without units."""
+    key = "wal_sender_timeout"
+    return {**settings, key: settings[key].removesuffix("ms")}
 
 
 def slots_for_catalog(context: Context) -> list[dict[str, str | int | bool | None]]:
@@ -414,7 +462,7 @@ def slots_for_catalog(context: Context) -> list[dict[str, str | int | bool | Non
     shown = {"active_pid": None, "wal_status": "reserved", "failover": False, "synced": False}
     found = []
     for row in _view_rows(context, "pg_replication_slots"):
-        del row["owner"]
+        del row["owner"], row["confirmed_csn"]
         for key in ("restart_lsn", "confirmed_flush_lsn"):
             row[key] = str(Lsn(int(row[key] or 0)))
         found.append({**row, **shown})
@@ -432,7 +480,7 @@ def describe(statement: Statement) -> tuple[Column, ...] | None:
     """
     if isinstance(statement, Show):
         return (Column(statement.name),)
-    if isinstance(statement, Forwarded):
+    if isinstance(statement, Forwarded | Known):
         return statement.columns
     if not isinstance(statement, Select):
         return None
@@ -528,10 +576,15 @@ async def run(
     if isinstance(statement, Set):
         context.assign(statement.name, statement.value)
         return Answer(_of_rows((), (), ()), statement.tag)
+    if isinstance(statement, Known):
+        return Answer(_of_rows(statement.rows, statement.columns, formats), "SELECT {}")
     if isinstance(statement, Forwarded):
-        if len(set(formats)) > 1:
-            raise not_served("an answer of the catalogue with columns in text and others in binary")
-        found = await context.of_catalog(statement, parameters, form_of(formats, 0))
+        if len(set(formats)) < 2:
+            found = await context.of_catalog(statement, parameters, form_of(formats, 0))
+        else:  # libpq asks for one form of all
+            texts = await context.of_catalog(statement, parameters, 0)
+            columns = statement.columns
+            found = [list(map(_in_form, row, columns, formats)) for row in texts]
         return Answer(_as_they_are(found), "SELECT {}")
     if not isinstance(statement, Select):
         return Answer(_of_rows((), (), ()), statement.tag)
@@ -826,7 +879,7 @@ class _Batch:
         include_snapshot: show the rows of snapshots.
 
     Attributes:
-        reached: number of an entry, epoch, LSN and CSN of the last transaction that was shown.
+        reached: number of an entry, epoch and LSN of the last transaction that was shown.
         changes: how many were shown.
         is_cut: `most_bytes` was reached, and more has landed.
     """
@@ -850,7 +903,7 @@ class _Batch:
         self._most_bytes = most_bytes
         self._walk = Walk(feed, start, slot, include_snapshot=include_snapshot)
         self._is_reached = slot is not None and upto_lsn is not None and start.lsn >= upto_lsn
-        self.reached = (start.n, start.epoch, start.lsn, start.csn)
+        self.reached = (start.n, start.epoch, start.lsn)
         self.changes = 0
         self.is_cut = False
 
@@ -867,7 +920,7 @@ class _Batch:
             if found.reached is not None:
                 at = found.reached
                 if self._upto_lsn is None or at.lsn <= self._upto_lsn:
-                    self.reached = (at.n, at.epoch, at.lsn, at.csn)
+                    self.reached = (at.n, at.epoch, at.lsn)
                 if self._upto_lsn is not None and at.lsn >= self._upto_lsn:
                     return  # an error may wait in the next entry
             if found.block is None:
@@ -922,7 +975,7 @@ class _Batch:
             if stop:
                 sent = ends[of_transaction[stop - 1]]
                 if not (block.is_open and of_transaction[stop - 1] == len(ends) - 1):
-                    self.reached = (self._walk.floor, block.epoch, int(sent), self.reached[3])
+                    self.reached = (self._walk.floor, block.epoch, int(sent))
             size += len(written.content)
             if is_over:
                 return
@@ -930,4 +983,4 @@ class _Batch:
 
 def start_of(slot: Slot) -> ReadPosition:
     """Where the walk of a slot begins."""
-    return ReadPosition(slot.n, slot.epoch, slot.lsn, slot.csn)
+    return ReadPosition(slot.n, slot.epoch, slot.lsn)

@@ -263,11 +263,10 @@ class Stream:
                 hint="A client confirms only positions that it has received.",
             )
         slot = self._slot
-        n, csn = slot.n, slot.csn
+        n = slot.n
         while self._entries and self._entries[0].lsn <= lsn:
-            passed = self._entries.pop(0)
-            n, csn = passed.n, passed.csn
-        slot.confirm(n, self._walk.epoch, lsn, csn)
+            n = self._entries.pop(0).n
+        slot.confirm(n, self._walk.epoch, lsn)
 
     # ---- the clock -------------------------------------------------------------------------
 

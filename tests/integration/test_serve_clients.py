@@ -13,6 +13,7 @@ from kit import jars, landing, oracle
 from kit.daemon import Daemon, wait_until
 from kit.postgres import Database, Postgres
 from kit.served import Served, unpack_landing
+from kit.servedtables import CHANGES, TABLES
 from psycopg2.extras import (
     LogicalReplicationConnection,
     ReplicationCursor,
@@ -24,34 +25,6 @@ from gaussdecode.errors import ConfigError
 from gaussdecode.model.lsn import Lsn
 
 pytestmark = pytest.mark.integration
-
-_TABLES = """
-    CREATE TABLE kinds (id int PRIMARY KEY, b bool, s smallint, l bigint, n numeric(12, 3), f float4, d float8,
-        t text, v varchar(20), c char(5), x bytea, day date, at time, stamp timestamp, zoned timestamptz,
-        span interval, j jsonb, u uuid, a int[], e inet);
-    CREATE TABLE pairs (k text, m int, v text, PRIMARY KEY (k, m));
-    CREATE TABLE bag (v text, n int);
-    ALTER TABLE bag REPLICA IDENTITY FULL;
-    CREATE TABLE wide (id int PRIMARY KEY, large text, small int);
-    ALTER TABLE wide ALTER large SET STORAGE EXTERNAL;
-    CREATE SCHEMA "Other One";
-    CREATE TABLE "Other One"."Täble" ("Kéy" int PRIMARY KEY, "v" text)
-"""
-_CHANGES = (
-    """INSERT INTO kinds SELECT i, i % 2 = 0, i, i * 10000000000, i / 7.0, i / 3.0, i / 3.0, 'it''s ' || i, 'v' || i,
-        'c', decode('00ff5c', 'hex'), date '2024-02-29' + i, time '23:59:59.5', timestamp '2024-01-01' + i * interval '1h',
-        timestamptz '2024-01-01 12:00+05' + i * interval '1us', i * interval '1 day 2 hours', '{"a": [1, null]}',
-        '00000000-0000-0000-0000-000000000001', ARRAY[i, NULL], '10.0.0.1' FROM generate_series(1, 50) i""",
-    "INSERT INTO kinds (id) VALUES (-1); INSERT INTO kinds (id, d, n) VALUES (-2, 'NaN', NULL)",
-    "UPDATE kinds SET t = NULL WHERE id < 10; DELETE FROM kinds WHERE id BETWEEN 20 AND 25",
-    "INSERT INTO pairs VALUES ('a', 1, 'x'), ('b', 2, E'tab\\t\\\\ é \U0001f600')",
-    "UPDATE pairs SET k = 'z' WHERE k = 'a'; DELETE FROM pairs WHERE k = 'b'",
-    "INSERT INTO bag VALUES ('a', 1), ('a', 1), (NULL, NULL); DELETE FROM bag WHERE v IS NULL",
-    "UPDATE bag SET n = 2",
-    "INSERT INTO wide VALUES (1, repeat('x', 20000), 1); UPDATE wide SET small = 2",
-    """INSERT INTO "Other One"."Täble" VALUES (1, 'one'), (2, NULL); TRUNCATE pairs""",
-    "INSERT INTO pairs SELECT 'p', i, 'v' || i FROM generate_series(1, 300) i",
-)
 
 
 class Setup(NamedTuple):
@@ -76,13 +49,13 @@ def shared(
     server = servers(17)
     database = Database(server, "serve_clients")
     directory = tmp_path_factory.mktemp("first")
-    database.execute(_TABLES)
+    database.execute(TABLES)
     database.create_slot()
     database.copy_slot("serve_clients_plain", "test_decoding")
     server.execute("CREATE ROLE catalogue LOGIN")
     try:
         with Daemon(database, directory) as daemon:
-            for change in _CHANGES:
+            for change in CHANGES:
                 database.execute(change)
             daemon.catch_up()
             assert daemon.stop() == 0

@@ -101,7 +101,7 @@ class Served:
     @property
     def database(self) -> str:
         """Name of the landing's database."""
-        return self.server.database
+        return self.server.databases[0]
 
     def connect(self, **extra: Any) -> Session:
         """Open an ordinary connection; `replication` makes it one of replication."""
@@ -117,7 +117,7 @@ class Served:
         feed = server.feeds.feed(None)
         at = feed.reader.at(lsn) if lsn else feed.reader.beginning()
         slot = Slot(
-            name, plugin, "tester", self.database, server.facts().landing_id, at.n, at.epoch, lsn
+            name, plugin, "tester", self.database, server.facts(self.database).landing_id, at.n, at.epoch, lsn
         )  # fmt: skip
         server.slots.create(slot)
         return slot

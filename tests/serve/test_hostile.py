@@ -237,7 +237,7 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
     at = made.feeds.feed(None).reader.beginning()
     for name in ("fuzz", "stream"):
         made.slots.create(
-            Slot(name, "test_decoding", "reader", "kept", made.facts().landing_id, at.n, at.epoch, 0)
+            Slot(name, "test_decoding", "reader", "kept", made.facts("kept").landing_id, at.n, at.epoch, 0)
         )  # fmt: skip
     yield made
     made.feeds.close()
@@ -308,7 +308,7 @@ def _sasl(chance: random.Random) -> bytes:
 
 
 def _cases(chance: random.Random, server: Server) -> Iterator[bytes]:
-    hello = _hello(server.database, "replication", "database")
+    hello = _hello(server.databases[0], "replication", "database")
     count = int(1500 * TIMES)
     if server.users is not None:
         opengauss = bytearray(hello)
@@ -317,7 +317,7 @@ def _cases(chance: random.Random, server: Server) -> Iterator[bytes]:
             yield bytes(chance.choice((hello, opengauss))) + _sasl(chance)
         return
     for _ in range(count):
-        yield _startup(chance, server.database)
+        yield _startup(chance, server.databases[0])
         yield hello + _extended(chance)
         yield hello + _frame(b"Q", _mutated(chance, chance.choice(QUERIES)).encode() + b"\0")
     for _ in range(count // 10):
@@ -363,7 +363,7 @@ def test_replies_do_not_pile_up(server: Server) -> None:
         connection.connection_made(transport)
         start = b"START_REPLICATION SLOT stream LOGICAL 0/0\0"
         connection.data_received(
-            _hello(server.database, "replication", "database") + _frame(b"Q", start)
+            _hello(server.databases[0], "replication", "database") + _frame(b"Q", start)
         )
         while b"COMMIT" not in transport.sent:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
@@ -390,7 +390,7 @@ def test_bounds_of_a_session(server: Server) -> None:
     """What a client makes the server keep has a bound; so have requests before the log-in, and clients at once."""
 
     async def work() -> None:
-        hello = _hello(server.database)
+        hello = _hello(server.databases[0])
         text = b"SELECT '" + b"x" * 400_000 + b"'\0\0\0"
         parse = [_frame(b"P", b"%d\0" % at + text) + _frame(b"S", b"") for at in range(4)]
         assert await _talk(server, [hello, *parse]) == ["53200", "53200"]
@@ -457,7 +457,9 @@ def test_a_slot_is_given_back_once(tmp_path: Path) -> None:
     """A client that goes in the middle of rows: the slot is free, and the end of its query takes it from nobody."""
     made = Server(unpack_landing(tmp_path), ServeConfig(listen=Address("127.0.0.1", 0)), PLUGINS)
     at = ReadPosition(0, 0, 0)
-    slot = Slot("copy", "test_decoding", "me", "kept", made.facts().landing_id, at.n, at.epoch, 0)
+    slot = Slot(
+        "copy", "test_decoding", "me", "kept", made.facts("kept").landing_id, at.n, at.epoch, 0
+    )
     made.slots.create(slot)
 
     async def work() -> None:

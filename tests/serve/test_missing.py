@@ -114,7 +114,7 @@ def test_past_what_is_missing(tmp_path: Path, kind: str) -> None:
         slots = [served.add_slot("began"), served.add_slot("begins")]
         got, error = _until_error(Replication(served, "begins"))
         assert got == first
-        slots[0].confirm(AT, 1, split, 0)
+        slots[0].confirm(AT, 1, split)
         got, at_start = _until_error(Replication(served, "began"))
         assert got == []
         assert str(at_start).partition("HINT")[0] == str(error).partition("HINT")[0]

@@ -303,7 +303,7 @@ def test_identify_and_slots_by_commands(served: Served) -> None:
         cursor = psycopg.ClientCursor(session)
         system, timeline, lsn, name = cursor.execute("IDENTIFY_SYSTEM").fetchone()  # type: ignore[misc]
         assert (system, timeline, name) == (
-            served.server.facts().system_identifier,
+            served.server.facts(served.database).system_identifier,
             1,
             served.database,
         )

@@ -105,7 +105,7 @@ def test_ends_between_write_and_rename(tmp_path: Path) -> None:
     if child == 0:
         os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
         slots = Slots(tmp_path, "landing", 3)
-        slots.get("copy").confirm(5, 1, 500, 0)
+        slots.get("copy").confirm(5, 1, 500)
         slots.save()
         os._exit(0)
     assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
@@ -114,7 +114,7 @@ def test_ends_between_write_and_rename(tmp_path: Path) -> None:
     assert not slots.damaged
     slot = slots.get("copy")
     assert (slot.n, slot.lsn) == (1, 100)
-    slot.confirm(6, 1, 600, 0)
+    slot.confirm(6, 1, 600)
     slots.close()
     assert read_sealed(_file(tmp_path, "copy").read_bytes())["lsn"] == 600
 
@@ -124,7 +124,7 @@ def test_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     slots = Slots(tmp_path, "landing", 3)
     for name in ("a", "b"):
         slots.create(_slot(name))
-        slots.get(name).confirm(2, 1, 200, 0)
+        slots.get(name).confirm(2, 1, 200)
     failing = [0]
 
     def fsync(_: int) -> None:
@@ -151,9 +151,9 @@ def test_while_another_thread_writes(tmp_path: Path) -> None:
     slots = Slots(tmp_path, "landing", 3)
     for name in ("copy", "gone"):
         slots.create(_slot(name))
-        slots.get(name).confirm(2, 1, 200, 0)
+        slots.get(name).confirm(2, 1, 200)
     changed = slots.changed()
-    slots.get("copy").confirm(3, 1, 300, 0)
+    slots.get("copy").confirm(3, 1, 300)
     slots.drop("gone")
     slots.write(changed)
     assert not _file(tmp_path, "gone").exists()
@@ -182,7 +182,7 @@ def test_a_landing_that_moves(tmp_path: Path) -> None:
     root = unpack_landing(tmp_path)
     with Served(root) as served:
         slot = served.add_slot("copy")
-        slot.confirm(5, 1, 26504424, 0)
+        slot.confirm(5, 1, 26504424)
     moved = tmp_path / "elsewhere" / "landing"
     shutil.copytree(root, moved)
     with Served(root), Served(moved) as served:

@@ -23,23 +23,10 @@ from gaussdecode.source.gaussdb import server as gaussserver
 from gaussdecode.source.gaussdb.connection import GaussConnection
 from gaussdecode.source.gaussdb.inspection import inspect_gaussdb
 from gaussdecode.source.gaussdb.server import DDL_ADVICE, GaussServerState
-from gaussdecode.source.gaussdb.tables import LOGGED, StoredTable, read_tables, unsent
+from gaussdecode.source.gaussdb.tables import ALL_COLUMNS, StoredTable, read_tables, unsent
 from gaussdecode.source.postgresql.slot import ListedTable
 from gaussdecode.source.relations import WhiteList
 
-_COLUMNS: Final = f"""
-SELECT n.nspname, c.relname, a.attname, a.atttypid, a.atttypmod,
-pg_catalog.format_type(a.atttypid, a.atttypmod), b.oid, bn.nspname, b.typname,
-EXISTS (SELECT 1 FROM pg_catalog.pg_index i WHERE i.indrelid = a.attrelid AND a.attnum = ANY (i.indkey)
-    AND CASE c.relreplident WHEN 'i' THEN i.indisreplident WHEN 'n' THEN false ELSE i.indisprimary END)
-FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
-JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
-JOIN pg_catalog.pg_type b ON b.oid = CASE WHEN t.typtype = 'd' THEN t.typbasetype ELSE t.oid END
-JOIN pg_catalog.pg_namespace bn ON bn.oid = b.typnamespace
-WHERE {LOGGED}
-ORDER BY 1, 2, a.attnum
-"""  # noqa: S608 - constants
 _FLOATS: Final = (700, 701, 1021, 1022)  # real, double precision, and arrays of them
 _ROUNDED: Final = "rounded by the server: 6 digits of real, 15 of double precision"
 
@@ -183,7 +170,7 @@ def _standby_problems(config: Config, state: GaussServerState) -> Iterator[str]:
 
 
 def _columns(sql: GaussConnection, *, is_rounding: bool) -> Iterator[PlannedColumn]:
-    for row in sql.query(_COLUMNS):
+    for row in sql.query(ALL_COLUMNS):
         schema, table, name, _, modifier, spelled, base_oid, base_schema, base, is_key = (
             item or "" for item in row
         )

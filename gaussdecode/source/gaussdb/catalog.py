@@ -32,23 +32,23 @@ _MAX_DEPTH: Final = 32  # of domains over domains; arbitrary
 _TOASTABLE: Final = frozenset("xem")  # external, extended, main: may be stored out of line
 _DOMAIN: Final = "d"
 
-_TABLE: Final = """
+TABLE: Final = """
 SELECT c.oid, c.relkind, c.relreplident FROM pg_catalog.pg_class c
 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = %s AND c.relname = %s"""
-_COLUMNS: Final = """
+COLUMNS: Final = """
 SELECT a.attname, a.attnum, a.attstorage, t.typlen,
 pg_catalog.format_type(a.atttypid, a.atttypmod), a.attnotnull, a.atttypid, a.atttypmod
 FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
 WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum"""
-_ATTRIBUTES: Final = """
+ATTRIBUTES: Final = """
 SELECT a.attnum, a.attname, a.atttypid, a.atttypmod, a.attisdropped
 FROM pg_catalog.pg_attribute a WHERE a.attrelid = %s AND a.attnum > 0 ORDER BY a.attnum"""
-_INDEXES: Final = """
+INDEXES: Final = """
 SELECT i.* FROM pg_catalog.pg_index i
 WHERE i.indrelid = %s AND (i.indisprimary OR i.indisreplident)"""
-_DEFAULTS: Final = "SELECT d.* FROM pg_catalog.pg_attrdef d WHERE d.adrelid = %s"
-_TYPES: Final = """
+DEFAULTS: Final = "SELECT d.* FROM pg_catalog.pg_attrdef d WHERE d.adrelid = %s"
+TYPES: Final = """
 SELECT t.oid, n.nspname, t.typname, t.typtype, t.typbasetype, t.typtypmod, t.typelem, t.typcategory
 FROM pg_catalog.pg_type t JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace
 WHERE t.oid IN (%s)"""
@@ -176,15 +176,15 @@ def read_table(connection: GaussConnection, schema: str, name: str) -> CatalogTa
     Raises:
         SourceError: the server failed.
     """
-    found = connection.query(_TABLE % (sql_literal(schema), sql_literal(name)))
+    found = connection.query(TABLE % (sql_literal(schema), sql_literal(name)))
     if not found:
         return None
     oid, kind, identity = (value or "" for value in found[0])
-    rows = connection.query(_COLUMNS % int(oid))
+    rows = connection.query(COLUMNS % int(oid))
     primary, replica = _keys(connection, int(oid))
     generated = {
         row["adnum"]
-        for row in connection.query_table(_DEFAULTS % int(oid))
+        for row in connection.query_table(DEFAULTS % int(oid))
         if row.get("adgencol") == "s"
     }
     names = {int(row[1] or 0): row[0] or "" for row in rows}
@@ -195,7 +195,7 @@ def read_table(connection: GaussConnection, schema: str, name: str) -> CatalogTa
     index = tuple(names[number] for number in replica if number in names)
     attributes = tuple(
         _attribute([value or "" for value in row], is_generated=row[0] in generated)
-        for row in connection.query(_ATTRIBUTES % int(oid))
+        for row in connection.query(ATTRIBUTES % int(oid))
     )
     reading = Reading(attributes, sends_generated=True)
     return CatalogTable(int(oid), schema, name, kind, identity, columns, index, reading)
@@ -205,7 +205,7 @@ def _keys(connection: GaussConnection, oid: int) -> tuple[tuple[int, ...], tuple
     """Numbers of the columns of the primary key and of the identity's index."""
     primary: tuple[int, ...] = ()
     replica: tuple[int, ...] = ()
-    for row in connection.query_table(_INDEXES % oid):
+    for row in connection.query_table(INDEXES % oid):
         if not (row["indimmediate"] == row["indisvalid"] == "t"):
             continue  # one that is deferred, or still being made, identifies no row in the stream
         numbers = tuple(int(number) for number in (row["indkey"] or "").split())
@@ -260,7 +260,7 @@ def read_types(connection: GaussConnection, wanted: set[int]) -> dict[int, Catal
         if not missing:
             break
         listed = ", ".join(str(oid) for oid in missing)
-        rows = [_type(row) for row in connection.query(_TYPES % listed)]
+        rows = [_type(row) for row in connection.query(TYPES % listed)]
         found |= {row.oid: row for row in rows}
         wanted = {oid for row in rows for oid in (row.base_oid, row.element_oid) if oid}
     return {oid: _resolved(found, one) for oid, one in found.items()}

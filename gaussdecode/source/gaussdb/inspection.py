@@ -13,7 +13,7 @@ from gaussdecode.source.gaussdb.connection import GaussConnection
 from gaussdecode.source.gaussdb.server import list_slots
 from gaussdecode.source.gaussdb.tables import read_by_interval, read_unreadable
 
-_ROLE: Final = "SELECT * FROM pg_catalog.pg_roles WHERE rolname = current_user"
+ROLE: Final = "SELECT * FROM pg_catalog.pg_roles WHERE rolname = current_user"
 _RIGHTS: Final = {
     "rolsystemadmin": "SYSADMIN",
     "rolcreaterole": "CREATEROLE",
@@ -25,8 +25,8 @@ _RIGHTS: Final = {
 }
 _SETTINGS: Final = ("max_wal_senders", "max_replication_slots", "enable_slot_log")
 _NAMES: Final = ", ".join(f"'{name}'" for name in _SETTINGS)
-_READ_SETTINGS: Final = f"SELECT name, setting FROM pg_catalog.pg_settings WHERE name IN ({_NAMES})"  # noqa: S608 - constants
-_CLOCK: Final = "SELECT extract(epoch FROM clock_timestamp())"
+READ_SETTINGS: Final = f"SELECT name, setting FROM pg_catalog.pg_settings WHERE name IN ({_NAMES})"  # noqa: S608 - constants
+CLOCK: Final = "SELECT extract(epoch FROM clock_timestamp())"
 _OLDEST: Final = """
 SELECT max(extract(epoch FROM clock_timestamp() - xact_start))
 FROM pg_catalog.pg_stat_activity WHERE datname = current_database()
@@ -77,9 +77,9 @@ def inspect_gaussdb(sql: GaussConnection) -> GaussInspection:
     Raises:
         SourceError: the server failed.
     """
-    (role,) = sql.query_table(_ROLE)
+    (role,) = sql.query_table(ROLE)
     began = datetime.datetime.now(datetime.UTC).timestamp()
-    ((clock,),) = sql.query(_CLOCK)
+    ((clock,),) = sql.query(CLOCK)
     ended = datetime.datetime.now(datetime.UTC).timestamp()
     slots = list_slots(sql)
     oldest, prepared = _number(sql, _OLDEST), _number(sql, _PREPARED)
@@ -88,7 +88,7 @@ def inspect_gaussdb(sql: GaussConnection) -> GaussInspection:
         has_all_rights=role.get("rolsuper") == _TRUE,
         extra_rights=tuple(name for column, name in _RIGHTS.items() if role.get(column) == _TRUE),
         connection_limit=int(role.get("rolconnlimit") or -1),
-        settings={name or "": value or "" for name, value in sql.query(_READ_SETTINGS)},
+        settings={name or "": value or "" for name, value in sql.query(READ_SETTINGS)},
         slots=len(slots),
         active_slots=sum(slot.is_active for slot in slots),
         is_encrypted=sql.is_encrypted,

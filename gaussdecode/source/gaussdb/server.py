@@ -48,13 +48,13 @@ _SETTINGS: Final = (
 )
 _CANONICAL: Final = {name.lower(): name for name in _SETTINGS}
 _NAMES: Final = ", ".join(f"'{name}'" for name in _CANONICAL)
-_READ_SETTINGS: Final = (
+READ_SETTINGS: Final = (
     f"SELECT name, setting FROM pg_catalog.pg_settings WHERE lower(name) IN ({_NAMES})"  # noqa: S608 - constants
 )
 _STYLES: Final = {"DateStyle": "ISO", "IntervalStyle": "postgres", "bytea_output": "hex"}
 _READ_SLOTS: Final = "SELECT * FROM pg_catalog.pg_replication_slots"
 _READ_STATUS: Final = "SELECT * FROM pg_catalog.gs_get_parallel_decode_status()"
-_READ_NODE_TYPE: Final = """
+READ_NODE_TYPE: Final = """
 SELECT n.node_type FROM pg_catalog.pgxc_node n JOIN pg_catalog.pg_settings s ON n.node_name = s.setting
 WHERE s.name = 'pgxc_node_name'
 """
@@ -150,7 +150,7 @@ def read_settings(sql: GaussConnection) -> dict[str, str]:
         SourceError: the server failed.
     """
     reported = {name: value for name, value in sql.parameters.items() if name in _SETTINGS}
-    rows = sql.query(_READ_SETTINGS)
+    rows = sql.query(READ_SETTINGS)
     return reported | {_CANONICAL[(name or "").lower()]: value or "" for name, value in rows}
 
 
@@ -184,7 +184,7 @@ def is_coordinator(sql: GaussConnection) -> bool:
         SourceError: the connection failed.
     """
     try:
-        rows = sql.query(_READ_NODE_TYPE)
+        rows = sql.query(READ_NODE_TYPE)
     except SourceRefusedError:  # no such table, or none that this role may read
         return False
     return any(row[0] == _COORDINATOR for row in rows)

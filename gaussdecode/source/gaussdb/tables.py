@@ -19,22 +19,35 @@ LOGGED: Final = (
 )
 """Condition on pg_class c and pg_namespace n: tables of users that are written to the WAL."""
 
-_TABLES: Final = f"""
+TABLES: Final = f"""
 SELECT c.oid, n.nspname, c.relname, c.relreplident, c.reloptions,
 EXISTS (SELECT 1 FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid AND i.indisprimary
 AND i.indimmediate AND i.indisvalid)
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE {LOGGED} ORDER BY 2, 3"""  # noqa: S608 - constants
-_UNREADABLE: Final = f"""
+UNREADABLE: Final = f"""
 SELECT n.nspname, c.relname, c.reloptions
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE {LOGGED} AND NOT (pg_catalog.has_schema_privilege(n.oid, 'USAGE')
 AND pg_catalog.has_table_privilege(c.oid, 'SELECT')) ORDER BY 1, 2"""  # noqa: S608 - constants
-_BY_INTERVAL: Final = f"""
+BY_INTERVAL: Final = f"""
 SELECT n.nspname, c.relname
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE {LOGGED} AND c.oid IN (SELECT p.parentid FROM pg_catalog.pg_partition p
 WHERE p.parttype = 'r' AND p.partstrategy = 'i') ORDER BY 1, 2"""  # noqa: S608 - constants
+ALL_COLUMNS: Final = f"""
+SELECT n.nspname, c.relname, a.attname, a.atttypid, a.atttypmod,
+pg_catalog.format_type(a.atttypid, a.atttypmod), b.oid, bn.nspname, b.typname,
+EXISTS (SELECT 1 FROM pg_catalog.pg_index i WHERE i.indrelid = a.attrelid AND a.attnum = ANY (i.indkey)
+    AND CASE c.relreplident WHEN 'i' THEN i.indisreplident WHEN 'n' THEN false ELSE i.indisprimary END)
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
+JOIN pg_catalog.pg_type b ON b.oid = CASE WHEN t.typtype = 'd' THEN t.typbasetype ELSE t.oid END
+JOIN pg_catalog.pg_namespace bn ON bn.oid = b.typnamespace
+WHERE {LOGGED}
+ORDER BY 1, 2, a.attnum
+"""  # noqa: S608 - constants
 ROW_STORE: Final = ("", "row")
 _TRUE: Final = "t"
 
@@ -78,7 +91,7 @@ def read_tables(connection: GaussConnection, white_list: WhiteList) -> list[Stor
             storage_option(options, "orientation") in ROW_STORE,
             storage_option(options, "storage_type") == "ustore",
         )
-        for oid, schema, name, identity, options, has_key in connection.query(_TABLES)
+        for oid, schema, name, identity, options, has_key in connection.query(TABLES)
         if white_list.allows(schema or "", name or "")
     ]
 
@@ -91,7 +104,7 @@ def read_unreadable(connection: GaussConnection) -> tuple[tuple[str, str], ...]:
     """
     return tuple(
         (schema or "", name or "")
-        for schema, name, options in connection.query(_UNREADABLE)
+        for schema, name, options in connection.query(UNREADABLE)
         if storage_option(options, "orientation") in ROW_STORE
     )
 
@@ -102,7 +115,7 @@ def read_by_interval(connection: GaussConnection) -> tuple[tuple[str, str], ...]
     Raises:
         SourceError: the server failed.
     """
-    return tuple((schema or "", name or "") for schema, name in connection.query(_BY_INTERVAL))
+    return tuple((schema or "", name or "") for schema, name in connection.query(BY_INTERVAL))
 
 
 def unsent(tables: Iterable[StoredTable]) -> Coverage:

@@ -314,7 +314,7 @@ class Landing:
                 f"{self.root}: everything up to CSN {newest} has landed, what is up to CSN {csn} is not "
                 f"known yet; ask for {newest} at most, or again when more has landed"
             )
-        n = self._last_until(lambda entry: self.watermark(entry) > csn, first, last)
+        n = self.last_until(lambda entry: self.watermark(entry) > csn, first, last)
         held = None if n == last else self.entry(n + 1).csns
         if held is not None and held.least <= csn:
             return Reach(n + 1, csn)
@@ -367,10 +367,10 @@ class Landing:
 
     def _last_not_above(self, wanted: int, first: int, last: int) -> int:
         """The last entry whose position is not above an LSN."""
-        return self._last_until(lambda entry: self.position(entry).lsn > wanted, first, last)
+        return self.last_until(lambda entry: self.position(entry).lsn > wanted, first, last)
 
-    def _last_until(self, is_above: Callable[[CommitEntry], bool], first: int, last: int) -> int:
-        """Search backwards through the newest epoch that contains the wanted position."""
+    def last_until(self, is_above: Callable[[CommitEntry], bool], first: int, last: int) -> int:
+        """The last entry that is not above something, in the newest epoch that has one; `first` - 1 for none."""
 
         def above(n: int) -> bool:
             return is_above(self.entry(n))
@@ -456,6 +456,17 @@ class Landing:
                 record = self.schema_record(name, schema_id)
                 found[table_title(record["schema"], record["name"])] = name
         return found
+
+    def schemas_at_checkpoint(self) -> tuple[dict[str, str], int]:
+        """By `schema_key`, the schema_id of rows after the newest checkpoint, and the checkpoint's last entry.
+
+        Raises:
+            LandingError: it cannot be read.
+        """
+        held = self._checkpoints()
+        if not held:
+            return {}, self.first_n - 1
+        return dict(_header(self.root / held[-1][2]).schemas), held[-1][1]
 
     def schema_ids(self, table: str) -> list[str]:
         """All versions of a table that ever landed, in no particular order."""
