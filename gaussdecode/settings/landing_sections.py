@@ -20,6 +20,7 @@ from gaussdecode.settings.types import (
     Patterns,
     Size,
     Text,
+    about,
     setting,
 )
 
@@ -43,131 +44,101 @@ class LandingConfig:
     """Directory, size, format and retention of the landed files."""
 
     root: Path = dataclasses.field(
-        metadata=setting(
+        metadata=about(
             AbsolutePath(), "Directory of this landing, on a local file system.", is_for_start=True
         )
     )
-    target_file_size: int = dataclasses.field(
-        default=128 * MIB,
-        metadata=setting(Size(1 * MIB, 16 * GIB), "A file is closed at about this size."),
+    target_file_size: int = setting(
+        128 * MIB, Size(1 * MIB, 16 * GIB), "A file is closed at about this size."
     )
-    max_commit_interval: float = dataclasses.field(
-        default=30.0,
-        metadata=setting(
-            Duration(0.1, DAY),
-            "Longest time between commits to the landing. It stretches when a commit takes longer "
-            "than a quarter of it.",
-        ),
+    max_commit_interval: float = setting(
+        30.0,
+        Duration(0.1, DAY),
+        "Longest time between commits to the landing. It stretches when a commit takes longer than "
+        "a quarter of it.",
     )
-    on_table_error: str = dataclasses.field(
-        default="stop",
-        metadata=setting(
-            Choice(("stop", "quarantine")),
-            "Action when changes of one table cannot be decoded or written. `stop` ends the daemon; "
-            "no change is lost. `quarantine` leaves the table out from there on, records this in an "
-            "entry of the commit log, and continues with all other tables. A snapshot of the table "
-            "ends its quarantine. For a prepared transaction with a row above "
-            "`source.max-row-bytes`: `quarantine` acts only if it commits; `stop` ends at its "
-            "PREPARE, so that a larger `source.max-row-bytes` can still land the row.",
-        ),
+    on_table_error: str = setting(
+        "stop",
+        Choice(("stop", "quarantine")),
+        "Action when changes of one table cannot be decoded or written. `stop` ends the daemon; no "
+        "change is lost. `quarantine` leaves the table out from there on, records this in an entry "
+        "of the commit log, and continues with all other tables. A snapshot of the table ends its "
+        "quarantine. For a prepared transaction with a row above `source.max-row-bytes`: "
+        "`quarantine` acts only if it commits; `stop` ends at its PREPARE, so that a larger "
+        "`source.max-row-bytes` can still land the row.",
     )
-    on_suspect: str = dataclasses.field(
-        default="record",
-        metadata=setting(
-            Choice(("record", "snapshot", "stop")),
-            "Action when changes may be missing: a GaussDB server reports dropped rows after DDL in "
-            "a transaction, a publication was changed, or a command changed stored rows that "
-            "PostgreSQL does not send. `record` writes a suspect entry to the commit log and "
-            "continues. `snapshot` also reads the affected tables again. `stop` ends the daemon "
-            "before it confirms any of these changes.",
-        ),
+    on_suspect: str = setting(
+        "record",
+        Choice(("record", "snapshot", "stop")),
+        "Action when changes may be missing: a GaussDB server reports dropped rows after DDL in a "
+        "transaction, a publication was changed, or a command changed stored rows that PostgreSQL "
+        "does not send. `record` writes a suspect entry to the commit log and continues. "
+        "`snapshot` also reads the affected tables again. `stop` ends the daemon before it "
+        "confirms any of these changes.",
     )
-    replicated_tables: str = dataclasses.field(
-        default="",
-        metadata=setting(
-            BY_NAME["white-table-list"].type,
-            "Replicated tables of a distributed GaussDB, with a full copy on every data node. With "
-            "`sources` they are read only from the source whose name sorts first. If a replicated "
-            "table is not listed, each change lands once per node. If a listed table is not "
-            "replicated, the rows of the other nodes are missing; this is not checked. "
-            "Do not change it once the landing has begun.",
-            is_for_start=True,
-        ),
+    replicated_tables: str = setting(
+        "",
+        BY_NAME["white-table-list"].type,
+        "Replicated tables of a distributed GaussDB, with a full copy on every data node. With "
+        "`sources` they are read only from the source whose name sorts first. If a replicated "
+        "table is not listed, each change lands once per node. If a listed table is not "
+        "replicated, the rows of the other nodes are missing; this is not checked. Do not change "
+        "it once the landing has begun.",
+        is_for_start=True,
     )
-    retention: float | None = dataclasses.field(
-        default=None,
-        metadata=setting(
-            Duration(HOUR, 3650 * DAY, or_none=True),
-            "Files older than this are deleted. The newest 1000 entries stay.",
-        ),
+    retention: float | None = setting(
+        None,
+        Duration(HOUR, 3650 * DAY, or_none=True),
+        "Files older than this are deleted. The newest 1000 entries stay.",
     )
-    max_slot_keep_size: int | None = dataclasses.field(
-        default=10 * GIB,
-        metadata=setting(
-            Size(0, 1024 * 1024 * GIB, or_none=True),
-            "Maximum size of files that stay beyond `retention` because a virtual slot of `gaussdecode serve` "
-            "still needs them. A slot that needs more is lost: its client has to begin anew. none: no bound.",
-        ),
+    max_slot_keep_size: int | None = setting(
+        10 * GIB,
+        Size(0, 1024 * 1024 * GIB, or_none=True),
+        "Maximum size of files that stay beyond `retention` because a virtual slot of `gaussdecode "
+        "serve` still needs them. A slot that needs more is lost: its client has to begin anew. "
+        "none: no bound.",
     )
-    compact: bool = dataclasses.field(
-        default=False,
-        metadata=setting(
-            Boolean(),
-            "Merge small files for readers of the commit log. The small files stay until retention "
-            "deletes them, because plain streams read their directories.",
-        ),
+    compact: bool = setting(
+        False,
+        Boolean(),
+        "Merge small files for readers of the commit log. The small files stay until retention "
+        "deletes them, because plain streams read their directories.",
     )
-    compression: str = dataclasses.field(
-        default="zstd",
-        metadata=setting(
-            Choice(("zstd", "snappy", "none")),
-            "Compression of the Parquet files, but for columns that it makes hardly smaller.",
-        ),
+    compression: str = setting(
+        "zstd",
+        Choice(("zstd", "snappy", "none")),
+        "Compression of the Parquet files, but for columns that it makes hardly smaller.",
     )
-    writer_lanes: int | str = dataclasses.field(
-        default=AUTO,
-        metadata=setting(
-            Integer(1, 16, word=AUTO),
-            f"Threads that encode files at the same time. auto starts with {FIRST_LANES}. It adds "
-            f"more, up to {MOST_LANES}, while all other stages wait for them and cores are idle.",
-        ),
+    writer_lanes: int | str = setting(
+        AUTO,
+        Integer(1, 16, word=AUTO),
+        f"Threads that encode files at the same time. auto starts with {FIRST_LANES}. It adds "
+        f"more, up to {MOST_LANES}, while all other stages wait for them and cores are idle.",
     )
-    row_group_rows: int = dataclasses.field(
-        default=131072,
-        metadata=setting(Integer(1024, 1048576), "Maximum rows in a row group."),
+    row_group_rows: int = setting(131072, Integer(1024, 1048576), "Maximum rows in a row group.")
+    row_group_bytes: int = setting(
+        64 * MIB, Size(1 * MIB, 1 * GIB), "Maximum bytes in a row group, before compression."
     )
-    row_group_bytes: int = dataclasses.field(
-        default=64 * MIB,
-        metadata=setting(
-            Size(1 * MIB, 1 * GIB), "Maximum bytes in a row group, before compression."
-        ),
+    memory_bytes: int = setting(
+        512 * MIB,
+        Size(32 * MIB, 1024 * GIB),
+        "Memory for transactions that are open or not yet landed. Above it, changes are landed "
+        "early or go to disk.",
     )
-    memory_bytes: int = dataclasses.field(
-        default=512 * MIB,
-        metadata=setting(
-            Size(32 * MIB, 1024 * GIB),
-            "Memory for transactions that are open or not yet landed. Above it, changes are landed "
-            "early or go to disk.",
-        ),
+    spool_bytes: int | None = setting(
+        None,
+        Size(1 * MIB, 1024 * 1024 * GIB, or_none=True),
+        "Maximum disk space for open transactions, in spool/. When it is full, streamed "
+        "transactions are asked for whole, and the later half of those that wait for their turn by "
+        "CSN is read again. If one transaction alone needs more, nothing is received any more and "
+        "an alert fires: docs/operate.md, Bounds of the disk.",
     )
-    spool_bytes: int | None = dataclasses.field(
-        default=None,
-        metadata=setting(
-            Size(1 * MIB, 1024 * 1024 * GIB, or_none=True),
-            "Maximum disk space for open transactions, in spool/. When it is full, streamed "
-            "transactions are asked for whole, and the later half of those that wait for their turn "
-            "by CSN is read again. If one transaction alone needs more, nothing is received any more "
-            "and an alert fires: docs/operate.md, Bounds of the disk.",
-        ),
-    )
-    min_free_bytes: int | None = dataclasses.field(
-        default=None,
-        metadata=setting(
-            Size(0, 1024 * 1024 * GIB, or_none=True),
-            "Rows and open transactions wait while the landing's file system has less free space "
-            "than this. Work that frees space continues. Unset or none: a hundredth of the file "
-            "system, 1GiB at most.",
-        ),
+    min_free_bytes: int | None = setting(
+        None,
+        Size(0, 1024 * 1024 * GIB, or_none=True),
+        "Rows and open transactions wait while the landing's file system has less free space than "
+        "this. Work that frees space continues. Unset or none: a hundredth of the file system, "
+        "1GiB at most.",
     )
 
     @property
@@ -195,80 +166,61 @@ class LandingConfig:
 class MirrorConfig:
     """A copy of the landing on an object store, if `url` is set; docs/mirror.md."""
 
-    url: str = dataclasses.field(
-        default="",
-        metadata=setting(
-            Text(
-                r"(?:(?:s3|gs|az)://[A-Za-z0-9][A-Za-z0-9._-]*|(?:s?web)?hdfs://[A-Za-z0-9\[][A-Za-z0-9._:\]-]*"
-                r"|file:///[^\0?#@]+)(?:/[^\0?#@]*)?",
-                "s3://bucket/prefix, gs://bucket/prefix, az://container/prefix, hdfs://namenode/prefix, "
-                "webhdfs://namenode:port/prefix, swebhdfs://namenode:port/prefix or file:///directory",
-                is_echoed=False,
-            ),
-            "Target of each entry after it is committed here. The store must support put-if-absent. "
-            "It must be empty, or hold this landing.",
+    url: str = setting(
+        "",
+        Text(
+            r"(?:(?:s3|gs|az)://[A-Za-z0-9][A-Za-z0-9._-]*|(?:s?web)?hdfs://[A-Za-z0-9\[][A-Za-z0-9._:\]-]*"
+            r"|file:///[^\0?#@]+)(?:/[^\0?#@]*)?",
+            "s3://bucket/prefix, gs://bucket/prefix, az://container/prefix, hdfs://namenode/prefix, "
+            "webhdfs://namenode:port/prefix, swebhdfs://namenode:port/prefix or file:///directory",
+            is_echoed=False,
         ),
+        "Target of each entry after it is committed here. The store must support put-if-absent. It "
+        "must be empty, or hold this landing.",
     )
-    confirm: str = dataclasses.field(
-        default="mirror",
-        metadata=setting(
-            Choice(("mirror", "local")),
-            "Position that is confirmed to the server: `mirror` waits for the store, `local` for the "
-            "local disk only.",
+    confirm: str = setting(
+        "mirror",
+        Choice(("mirror", "local")),
+        "Position that is confirmed to the server: `mirror` waits for the store, `local` for the "
+        "local disk only.",
+    )
+    local_retention: float | None = setting(
+        None,
+        Duration(0.0, 3650 * DAY, or_none=True),
+        "Local data files are deleted this long after the store has their entry; with `compact` "
+        "also not before they were merged. The log stays. Unset: they stay until "
+        "`landing.retention`.",
+    )
+    endpoint: str = setting(
+        "",
+        Text(
+            r"https?://[^\0@/?#]+(?:/[^\0@?#]*)?",
+            "a URL without user and password",
+            is_echoed=False,
         ),
+        "Address of the store if it is not the provider's own: MinIO, Huawei OBS and others. With "
+        "HDFS: the web addresses of its name nodes, separated by commas.",
     )
-    local_retention: float | None = dataclasses.field(
-        default=None,
-        metadata=setting(
-            Duration(0.0, 3650 * DAY, or_none=True),
-            "Local data files are deleted this long after the store has their entry; with `compact` "
-            "also not before they were merged. The log stays. Unset: they stay until "
-            "`landing.retention`.",
-        ),
+    region: str = setting(
+        "", Text(r"[A-Za-z0-9-]{1,64}", "the name of a region"), "Region of an s3 store."
     )
-    endpoint: str = dataclasses.field(
-        default="",
-        metadata=setting(
-            Text(
-                r"https?://[^\0@/?#]+(?:/[^\0@?#]*)?",
-                "a URL without user and password",
-                is_echoed=False,
-            ),
-            "Address of the store if it is not the provider's own: MinIO, Huawei OBS and others. "
-            "With HDFS: the web addresses of its name nodes, separated by commas.",
-        ),
+    credentials_file: Path | None = setting(
+        None,
+        AbsolutePath(),
+        "File with lines `NAME=value`, with the names of the store's own tools (AWS_ACCESS_KEY_ID, "
+        "...), mode 0600. It is read again when it changes, so that credentials may expire. Unset: "
+        "credentials come from the environment or the machine.",
     )
-    region: str = dataclasses.field(
-        default="",
-        metadata=setting(
-            Text(r"[A-Za-z0-9-]{1,64}", "the name of a region"), "Region of an s3 store."
-        ),
+    allow_http: bool = setting(False, Boolean(), "Accept an endpoint without TLS.")
+    virtual_hosted: bool = setting(
+        False,
+        Boolean(),
+        "With s3: the bucket is in the host name and not in the path. Huawei OBS needs this.",
     )
-    credentials_file: Path | None = dataclasses.field(
-        default=None,
-        metadata=setting(
-            AbsolutePath(),
-            "File with lines `NAME=value`, with the names of the store's own tools "
-            "(AWS_ACCESS_KEY_ID, ...), mode 0600. It is read again when it changes, so that "
-            "credentials may expire. Unset: credentials come from the environment or the machine.",
-        ),
-    )
-    allow_http: bool = dataclasses.field(
-        default=False, metadata=setting(Boolean(), "Accept an endpoint without TLS.")
-    )
-    virtual_hosted: bool = dataclasses.field(
-        default=False,
-        metadata=setting(
-            Boolean(),
-            "With s3: the bucket is in the host name and not in the path. Huawei OBS needs this.",
-        ),
-    )
-    timeout: float = dataclasses.field(
-        default=120.0,
-        metadata=setting(
-            Duration(1.0, HOUR),
-            "Longest wait for one request, the upload of a whole file included.",
-        ),
+    timeout: float = setting(
+        120.0,
+        Duration(1.0, HOUR),
+        "Longest wait for one request, the upload of a whole file included.",
     )
 
     @property
@@ -281,98 +233,72 @@ class MirrorConfig:
 class SnapshotConfig:
     """Reading of existing rows; not for a recording. docs/operate.md, Snapshots."""
 
-    mode: str = dataclasses.field(
-        default="initial",
-        metadata=setting(
-            Choice(("initial", "none", "only")),
-            "`initial` lands the existing rows of every published table, in a new landing or one "
-            "that is switched to it from `none`. `none` lands only those of tables asked for with "
-            "`gaussdecode snapshot`. `only` is like `initial`, and ends the daemon when all tables "
-            "are done.",
-        ),
+    mode: str = setting(
+        "initial",
+        Choice(("initial", "none", "only")),
+        "`initial` lands the existing rows of every published table, in a new landing or one that "
+        "is switched to it from `none`. `none` lands only those of tables asked for with "
+        "`gaussdecode snapshot`. `only` is like `initial`, and ends the daemon when all tables are "
+        "done.",
     )
-    tables: tuple[tuple[str, str], ...] = dataclasses.field(
-        default=(),
-        metadata=setting(
-            Patterns(_PATTERN, Choice(("initial", "none"))),
-            "The mode of single tables; it overrides `mode`. If several patterns match, the one with "
-            "fewer `*` is used, then the one that names the schema.",
-        ),
+    tables: tuple[tuple[str, str], ...] = setting(
+        (),
+        Patterns(_PATTERN, Choice(("initial", "none"))),
+        "The mode of single tables; it overrides `mode`. If several patterns match, the one with "
+        "fewer `*` is used, then the one that names the schema.",
     )
-    on_new_table: str = dataclasses.field(
-        default="snapshot",
-        metadata=setting(
-            Choice(("snapshot", "stream", "ignore")),
-            "Action for a table that is added to a publication later. `snapshot` lands its existing "
-            "rows if `mode` is not none. `stream` lands only its changes. `ignore` lands nothing of "
-            "it until it is asked for with `gaussdecode snapshot`; ignored changes are lost, and the "
-            "log names the table.",
-        ),
+    on_new_table: str = setting(
+        "snapshot",
+        Choice(("snapshot", "stream", "ignore")),
+        "Action for a table that is added to a publication later. `snapshot` lands its existing "
+        "rows if `mode` is not none. `stream` lands only its changes. `ignore` lands nothing of it "
+        "until it is asked for with `gaussdecode snapshot`; ignored changes are lost, and the log "
+        "names the table.",
     )
-    workers: int = dataclasses.field(
-        default=4, metadata=setting(Integer(1, 64), "Connections that read at the same time.")
+    workers: int = setting(4, Integer(1, 64), "Connections that read at the same time.")
+    chunk_bytes: int = setting(
+        64 * MIB,
+        Size(64 * KIB, 16 * GIB),
+        "A table is read in chunks of this size on the server. A finished chunk is not read again "
+        "after a restart. Smaller tables are read at once, several together.",
     )
-    chunk_bytes: int = dataclasses.field(
-        default=64 * MIB,
-        metadata=setting(
-            Size(64 * KIB, 16 * GIB),
-            "A table is read in chunks of this size on the server. A finished chunk is not read "
-            "again after a restart. Smaller tables are read at once, several together.",
-        ),
+    transaction_timeout: float = setting(
+        HOUR / 2,
+        Duration(1.0, 30 * DAY),
+        "Longest time that reading keeps one transaction open. Then it continues in a new one.",
     )
-    transaction_timeout: float = dataclasses.field(
-        default=HOUR / 2,
-        metadata=setting(
-            Duration(1.0, 30 * DAY),
-            "Longest time that reading keeps one transaction open. Then it continues in a new one.",
-        ),
+    statement_timeout: float = setting(
+        HOUR / 6, Duration(1.0, 30 * DAY), "Longest time for one statement, which reads one chunk."
     )
-    statement_timeout: float = dataclasses.field(
-        default=HOUR / 6,
-        metadata=setting(
-            Duration(1.0, 30 * DAY), "Longest time for one statement, which reads one chunk."
-        ),
+    hold_timeout: float = setting(
+        10.0,
+        Duration(1.0, DAY),
+        "Longest wait for the server's running transactions while entries are held. Then the "
+        "snapshot lets go and tries again with twice the wait. Also the longest wait for a lock on "
+        "a table.",
     )
-    hold_timeout: float = dataclasses.field(
-        default=10.0,
-        metadata=setting(
-            Duration(1.0, DAY),
-            "Longest wait for the server's running transactions while entries are held. Then the "
-            "snapshot lets go and tries again with twice the wait. Also the longest wait for a lock "
-            "on a table.",
-        ),
+    rate_limit: int | None = setting(
+        None, Size(64 * KIB, 1024 * GIB, or_none=True), "Maximum bytes per second that are read."
     )
-    rate_limit: int | None = dataclasses.field(
-        default=None,
-        metadata=setting(
-            Size(64 * KIB, 1024 * GIB, or_none=True), "Maximum bytes per second that are read."
-        ),
+    suspect_interval: float = setting(
+        HOUR,
+        Duration(1.0, 30 * DAY),
+        "Minimum time between automatic snapshots of `landing.on-suspect: snapshot`. Tables that "
+        "become suspect meanwhile are read together.",
     )
-    suspect_interval: float = dataclasses.field(
-        default=HOUR,
-        metadata=setting(
-            Duration(1.0, 30 * DAY),
-            "Minimum time between automatic snapshots of `landing.on-suspect: snapshot`. Tables that "
-            "become suspect meanwhile are read together.",
-        ),
+    verify: str = setting(
+        "none",
+        Choice(("none", "counts", "checksums")),
+        "`counts`: the server counts the rows of each chunk, and the counts are compared. "
+        "`checksums`: it also hashes every row as COPY prints it. A table that differs is marked "
+        "as failed.",
     )
-    verify: str = dataclasses.field(
-        default="none",
-        metadata=setting(
-            Choice(("none", "counts", "checksums")),
-            "`counts`: the server counts the rows of each chunk, and the counts are compared. "
-            "`checksums`: it also hashes every row as COPY prints it. A table that differs is marked "
-            "as failed.",
-        ),
-    )
-    nudge: str = dataclasses.field(
-        default="",
-        metadata=setting(
-            Text(".*", "one SQL statement, or nothing"),
-            "Statement that runs once a second while a snapshot of GaussDB waits for the stream. It "
-            "must change a row of a table in the stream. Needed with `skip-empty-xacts: true`, "
-            "because that stream shows nothing else of a quiet server.",
-        ),
+    nudge: str = setting(
+        "",
+        Text(".*", "one SQL statement, or nothing"),
+        "Statement that runs once a second while a snapshot of GaussDB waits for the stream. It "
+        "must change a row of a table in the stream. Needed with `skip-empty-xacts: true`, because "
+        "that stream shows nothing else of a quiet server.",
     )
 
     @property

@@ -48,17 +48,13 @@ _DECODER_DESCRIPTORS: Final = 16  # two queues of at most seven each, and pipes
 class RingConfig:
     """Shared memory between the processes, per decoder."""
 
-    raw_ring_bytes: int = dataclasses.field(
-        default=4 * MIB,
-        metadata=setting(
-            Size(1 * MIB, 1 * GIB, 64 * KIB), "The read change queue: from reader to decoder."
-        ),
+    raw_ring_bytes: int = setting(
+        4 * MIB, Size(1 * MIB, 1 * GIB, 64 * KIB), "The read change queue: from reader to decoder."
     )
-    decoded_ring_bytes: int = dataclasses.field(
-        default=16 * MIB,
-        metadata=setting(
-            Size(1 * MIB, 4 * GIB, 64 * KIB), "The decode change queue: from decoder to collector."
-        ),
+    decoded_ring_bytes: int = setting(
+        16 * MIB,
+        Size(1 * MIB, 4 * GIB, 64 * KIB),
+        "The decode change queue: from decoder to collector.",
     )
 
 
@@ -66,56 +62,44 @@ class RingConfig:
 class MonitoringConfig:
     """The HTTP port for Prometheus and `gaussdecode status`, and the log."""
 
-    listen: Address = dataclasses.field(
-        default=Address("127.0.0.1", 19187),
-        metadata=setting(AddressType(), "Address of /metrics, /status, /livez and /readyz."),
+    listen: Address = setting(
+        Address("127.0.0.1", 19187),
+        AddressType(),
+        "Address of /metrics, /status, /livez and /readyz.",
     )
-    allow_remote: bool = dataclasses.field(
-        default=False,
-        metadata=setting(
-            Boolean(),
-            "Accept a `listen` address that other machines can reach. There is no login: everybody "
-            "who reaches it may read.",
-        ),
+    allow_remote: bool = setting(
+        False,
+        Boolean(),
+        "Accept a `listen` address that other machines can reach. There is no login: everybody who "
+        "reaches it may read.",
     )
-    tls_certificate_file: Path | None = dataclasses.field(
-        default=None,
-        metadata=setting(
-            AbsolutePath(),
-            "PEM file with the certificate of the port, then those between it and its authority. With "
-            "it the port speaks TLS 1.2 and newer only. It is read again when it changes.",
-        ),
+    tls_certificate_file: Path | None = setting(
+        None,
+        AbsolutePath(),
+        "PEM file with the certificate of the port, then those between it and its authority. With "
+        "it the port speaks TLS 1.2 and newer only. It is read again when it changes.",
     )
-    tls_key_file: Path | None = dataclasses.field(
-        default=None,
-        metadata=setting(
-            AbsolutePath(),
-            "PEM file with the private key of that certificate, without a password. Mode 0600, or 0640 "
-            "if root owns it.",
-        ),
+    tls_key_file: Path | None = setting(
+        None,
+        AbsolutePath(),
+        "PEM file with the private key of that certificate, without a password. Mode 0600, or 0640 "
+        "if root owns it.",
     )
-    tls_client_ca_file: Path | None = dataclasses.field(
-        default=None,
-        metadata=setting(
-            AbsolutePath(),
-            "PEM file with authorities. Who shows a client certificate of one of them needs no token "
-            "for `POST /ctl`. Use an authority that signs nothing else.",
-        ),
+    tls_client_ca_file: Path | None = setting(
+        None,
+        AbsolutePath(),
+        "PEM file with authorities. Who shows a client certificate of one of them needs no token "
+        "for `POST /ctl`. Use an authority that signs nothing else.",
     )
-    control_token_file: Path | None = dataclasses.field(
-        default=None,
-        metadata=setting(
-            AbsolutePath(),
-            "File with a token of 16 characters or more on its first line, mode 0600 or 0400. With it "
-            "`POST /ctl` carries out the acts of `gaussdecode ctl`. Without TLS the token can be read "
-            "on the way: keep `listen` on the loopback interface.",
-        ),
+    control_token_file: Path | None = setting(
+        None,
+        AbsolutePath(),
+        "File with a token of 16 characters or more on its first line, mode 0600 or 0400. With it "
+        "`POST /ctl` carries out the acts of `gaussdecode ctl`. Without TLS the token can be read "
+        "on the way: keep `listen` on the loopback interface.",
     )
-    log_level: str = dataclasses.field(
-        default="info",
-        metadata=setting(
-            Choice(("debug", "info", "warning", "error")), "Lowest level that is logged."
-        ),
+    log_level: str = setting(
+        "info", Choice(("debug", "info", "warning", "error")), "Lowest level that is logged."
     )
 
     @property
@@ -169,35 +153,27 @@ def serve_port_files(serve: ServeConfig) -> PortFiles | None:
 class GuardConfig:
     """Actions before the slot is lost or the disk is full; docs/operate.md, Guard."""
 
-    interval: float = dataclasses.field(
-        default=15.0,
-        metadata=setting(
-            Duration(1.0, HOUR),
-            "Time between two checks of slot and disk. They use their own connection.",
-        ),
+    interval: float = setting(
+        15.0,
+        Duration(1.0, HOUR),
+        "Time between two checks of slot and disk. They use their own connection.",
     )
-    warn_before: float | None = dataclasses.field(
-        default=2 * HOUR,
-        metadata=setting(
-            Duration(1.0, 30 * DAY, or_none=True),
-            "Warn when the slot may be lost, or the disk may be full, within this time.",
-        ),
+    warn_before: float | None = setting(
+        2 * HOUR,
+        Duration(1.0, 30 * DAY, or_none=True),
+        "Warn when the slot may be lost, or the disk may be full, within this time.",
     )
-    pause_before: float | None = dataclasses.field(
-        default=HOUR / 2,
-        metadata=setting(
-            Duration(1.0, 30 * DAY, or_none=True),
-            "Stop optional work (`landing.compact`) when either is predicted within this time.",
-        ),
+    pause_before: float | None = setting(
+        HOUR / 2,
+        Duration(1.0, 30 * DAY, or_none=True),
+        "Stop optional work (`landing.compact`) when either is predicted within this time.",
     )
-    drop_slot_above: int | None = dataclasses.field(
-        default=None,
-        metadata=setting(
-            Size(16 * MIB, 1024 * 1024 * GIB, or_none=True),
-            "Drop the slot when the server keeps more WAL than this for it. This is the last step: "
-            "it loses changes to save the server's disk. First all received changes are landed. A "
-            "gap entry records what is missing, and the daemon stays down.",
-        ),
+    drop_slot_above: int | None = setting(
+        None,
+        Size(16 * MIB, 1024 * 1024 * GIB, or_none=True),
+        "Drop the slot when the server keeps more WAL than this for it. This is the last step: it "
+        "loses changes to save the server's disk. First all received changes are landed. A gap "
+        "entry records what is missing, and the daemon stays down.",
     )
 
 
@@ -205,29 +181,22 @@ class GuardConfig:
 class NotifyConfig:
     """Whom to tell when a state of docs/alerts.md begins or is over; docs/operate.md, Notifications."""
 
-    url: str = dataclasses.field(
-        default="",
-        repr=False,
-        metadata=setting(
-            Text(r"https?://[^\0\s]+", "a URL with http or https", is_echoed=False),
-            "Gets a POST with the state as JSON.",
-            is_secret=True,
-        ),
+    url: str = setting(
+        "",
+        Text(r"https?://[^\0\s]+", "a URL with http or https", is_echoed=False),
+        "Gets a POST with the state as JSON.",
+        is_secret=True,
     )
-    command: Path | None = dataclasses.field(
-        default=None,
-        metadata=setting(
-            AbsolutePath(),
-            "A program, which runs without a shell and without arguments and reads the same JSON from "
-            "its standard input. It is killed after ten seconds.",
-        ),
+    command: Path | None = setting(
+        None,
+        AbsolutePath(),
+        "A program, which runs without a shell and without arguments and reads the same JSON from "
+        "its standard input. It is killed after ten seconds.",
     )
-    interval: float = dataclasses.field(
-        default=HOUR,
-        metadata=setting(
-            Duration(1.0, 30 * DAY),
-            "One state is told to begin at most once in this time, however often it comes and goes.",
-        ),
+    interval: float = setting(
+        HOUR,
+        Duration(1.0, 30 * DAY),
+        "One state is told to begin at most once in this time, however often it comes and goes.",
     )
 
 

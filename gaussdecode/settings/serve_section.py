@@ -44,108 +44,77 @@ class Network(Text):
 class ServeConfig:
     """The server of `gaussdecode serve`, which speaks PostgreSQL's replication protocol; docs/serve.md."""
 
-    in_daemon: bool = dataclasses.field(
-        default=False,
-        metadata=setting(
-            Boolean(),
-            "Run the server as a process of the daemon, in place of `gaussdecode-serve@.service` beside it. The daemon "
-            "starts it again if it ends; the stream goes on.",
-        ),
+    in_daemon: bool = setting(
+        False,
+        Boolean(),
+        "Run the server as a process of the daemon, in place of `gaussdecode-serve@.service` beside it. The daemon "
+        "starts it again if it ends; the stream goes on.",
     )
-    listen: Address = dataclasses.field(
-        default=Address("127.0.0.1", 15432),
-        metadata=setting(
-            AddressType(),
-            "Address of the port. One that other machines can reach needs `users-file`.",
-        ),
+    listen: Address = setting(
+        Address("127.0.0.1", 15432),
+        AddressType(),
+        "Address of the port. One that other machines can reach needs `users-file`.",
     )
-    monitoring_listen: Address | None = dataclasses.field(
-        default=None,
-        metadata=setting(
-            AddressType(),
-            "Address of /metrics, /status, /livez, /readyz and /alerts of `gaussdecode serve`, another one than "
-            "`monitoring.listen`. Its TLS and `allow-remote` are those of `monitoring`. Without it there is no such port.",
-        ),
+    monitoring_listen: Address | None = setting(
+        None,
+        AddressType(),
+        "Address of /metrics, /status, /livez, /readyz and /alerts of `gaussdecode serve`, another "
+        "one than `monitoring.listen`. Its TLS and `allow-remote` are those of `monitoring`. "
+        "Without it there is no such port.",
     )
-    allow: tuple[str, ...] = dataclasses.field(
-        default=(),
-        metadata=setting(
-            TextList(Network()),
-            "Addresses and networks whose clients may connect. Without it, all.",
-        ),
+    allow: tuple[str, ...] = setting(
+        (),
+        TextList(Network()),
+        "Addresses and networks whose clients may connect. Without it, all.",
     )
-    users_file: Path | None = dataclasses.field(
-        default=None,
-        metadata=setting(
-            AbsolutePath(),
-            "File of users and verifiers of their passwords, mode 0600, which `gaussdecode serve passwd` "
-            "writes. Without it every client on this machine may do everything.",
-        ),
+    users_file: Path | None = setting(
+        None,
+        AbsolutePath(),
+        "File of users and verifiers of their passwords, mode 0600, which `gaussdecode serve "
+        "passwd` writes. Without it every client on this machine may do everything.",
     )
-    tls_certificate_file: Path | None = dataclasses.field(
-        default=None,
-        metadata=setting(
-            AbsolutePath(),
-            "PEM file with the certificate of the port, then those between it and its authority. With "
-            "it clients of other machines must speak TLS. It is read again when it changes.",
-        ),
+    tls_certificate_file: Path | None = setting(
+        None,
+        AbsolutePath(),
+        "PEM file with the certificate of the port, then those between it and its authority. With "
+        "it clients of other machines must speak TLS. It is read again when it changes.",
     )
-    tls_key_file: Path | None = dataclasses.field(
-        default=None,
-        metadata=setting(
-            AbsolutePath(),
-            "PEM file with the private key of that certificate, without a password. Mode 0600, or 0640 "
-            "if root owns it.",
-        ),
+    tls_key_file: Path | None = setting(
+        None,
+        AbsolutePath(),
+        "PEM file with the private key of that certificate, without a password. Mode 0600, or 0640 "
+        "if root owns it.",
     )
-    catalog_dsn: str = dataclasses.field(
-        default="",
-        repr=False,
-        metadata=setting(
-            Text(r"[^\0]+", "a libpq connection string"),
-            "A libpq connection string of the source's database, PostgreSQL. What clients ask the catalogue by SELECT "
-            "goes there. For a role that may log in and nothing else: clients have its rights. `sslmode` is "
-            "`verify-full` unless set.",
-            is_secret=True,
-        ),
+    catalog_dsn: str = setting(
+        "",
+        Text(r"[^\0]+", "a libpq connection string"),
+        "A libpq connection string of the source's database, PostgreSQL. What clients ask the "
+        "catalogue by SELECT goes there. For a role that may log in and nothing else: clients have "
+        "its rights. `sslmode` is `verify-full` unless set.",
+        is_secret=True,
     )
-    connections: int = dataclasses.field(
-        default=100,
-        metadata=setting(Integer(1, 10_000), "Most clients at once, those that log in included."),
+    connections: int = setting(
+        100, Integer(1, 10_000), "Most clients at once, those that log in included."
     )
-    slots: int = dataclasses.field(
-        default=100,
-        metadata=setting(Integer(1, 10_000), "Most virtual slots."),
+    slots: int = setting(100, Integer(1, 10_000), "Most virtual slots.")
+    login_timeout: float = setting(
+        10.0, Duration(1.0, HOUR), "Most time from a connection to the end of its log-in."
     )
-    login_timeout: float = dataclasses.field(
-        default=10.0,
-        metadata=setting(
-            Duration(1.0, HOUR), "Most time from a connection to the end of its log-in."
-        ),
+    sender_timeout: float = setting(
+        60.0,
+        Duration(0.0, HOUR),
+        "A client that streams and says nothing for this time is cut off; 0s for never. A client "
+        "may set its own, by the option `sender-timeout` or by `wal_sender_timeout`.",
     )
-    sender_timeout: float = dataclasses.field(
-        default=60.0,
-        metadata=setting(
-            Duration(0.0, HOUR),
-            "A client that streams and says nothing for this time is cut off; 0s for never. A client may set its own, "
-            "by the option `sender-timeout` or by `wal_sender_timeout`.",
-        ),
+    message_bytes: int = setting(1 * MIB, Size(16 * KIB, 64 * MIB), "Largest message of a client.")
+    buffer_bytes: int = setting(
+        1 * MIB,
+        Size(64 * KIB, 256 * MIB),
+        "Bytes that wait for one slow client, besides one message, before its sender waits.",
     )
-    message_bytes: int = dataclasses.field(
-        default=1 * MIB,
-        metadata=setting(Size(16 * KIB, 64 * MIB), "Largest message of a client."),
-    )
-    buffer_bytes: int = dataclasses.field(
-        default=1 * MIB,
-        metadata=setting(
-            Size(64 * KIB, 256 * MIB),
-            "Bytes that wait for one slow client, besides one message, before its sender waits.",
-        ),
-    )
-    cache_bytes: int = dataclasses.field(
-        default=64 * MIB,
-        metadata=setting(
-            Size(1 * MIB, 64 * GIB),
-            "Memory for rows that were read and that other clients are about to need, for each set of tables.",
-        ),
+    cache_bytes: int = setting(
+        64 * MIB,
+        Size(1 * MIB, 64 * GIB),
+        "Memory for rows that were read and that other clients are about to need, for each set of "
+        "tables.",
     )

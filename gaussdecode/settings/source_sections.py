@@ -19,6 +19,7 @@ from gaussdecode.settings.types import (
     Size,
     Text,
     TextList,
+    about,
     setting,
 )
 
@@ -55,143 +56,101 @@ class SourceConfig:
     """The source of changes, and its limits and timeouts."""
 
     kind: SourceKind = dataclasses.field(
-        metadata=setting(
+        metadata=about(
             Choice(tuple(SourceKind)),
             "The source: a slot of a server, or a recording.",
             is_for_start=True,
         )
     )
-    dsn: str = dataclasses.field(
-        default="",
-        repr=False,
-        metadata=setting(
-            Text(r"[^\0]+", "a libpq connection string"),
-            "A libpq connection string with host, dbname and user. `sslmode` is `verify-full` unless "
-            "set. The port is the one for ordinary SQL.",
-            is_secret=True,
-        ),
+    dsn: str = setting(
+        "",
+        Text(r"[^\0]+", "a libpq connection string"),
+        "A libpq connection string with host, dbname and user. `sslmode` is `verify-full` unless "
+        "set. The port is the one for ordinary SQL.",
+        is_secret=True,
     )
-    password_file: Path | None = dataclasses.field(
-        default=None,
-        metadata=setting(
-            AbsolutePath(),
-            "File with the password on its first line, mode 0600 or 0400. The systemd credential "
-            "`password` takes precedence.",
-        ),
+    password_file: Path | None = setting(
+        None,
+        AbsolutePath(),
+        "File with the password on its first line, mode 0600 or 0400. The systemd credential "
+        "`password` takes precedence.",
     )
-    password_command: tuple[str, ...] = dataclasses.field(
-        default=(),
-        metadata=setting(
-            TextList(Text(r"[^\0]+", "a text"), is_set=False),
-            "Program, by its absolute path, and its arguments. What it prints, without the last line end, is the password. It "
-            "runs without a shell, for at most 10s, at each connection. Not with `password-file`; the "
-            "systemd credential `password` takes precedence.",
-        ),
+    password_command: tuple[str, ...] = setting(
+        (),
+        TextList(Text(r"[^\0]+", "a text"), is_set=False),
+        "Program, by its absolute path, and its arguments. What it prints, without the last line "
+        "end, is the password. It runs without a shell, for at most 10s, at each connection. Not "
+        "with `password-file`; the systemd credential `password` takes precedence.",
     )
-    publication: tuple[str, ...] = dataclasses.field(
-        default=(),
-        metadata=setting(
-            TextList(_PUBLICATION), "Publications on the server; required with kind postgresql."
-        ),
+    publication: tuple[str, ...] = setting(
+        (), TextList(_PUBLICATION), "Publications on the server; required with kind postgresql."
     )
-    ha_port: int | None = dataclasses.field(
-        default=None,
-        metadata=setting(
-            Integer(1, 65535),
-            "With kind gaussdb: the port for replication, if it differs from the port in the dsn. "
-            "Default: the dsn's port plus 1 if `enable_thread_pool` is on, else the dsn's port.",
-        ),
+    ha_port: int | None = setting(
+        None,
+        Integer(1, 65535),
+        "With kind gaussdb: the port for replication, if it differs from the port in the dsn. "
+        "Default: the dsn's port plus 1 if `enable_thread_pool` is on, else the dsn's port.",
     )
-    plugin: str = dataclasses.field(
-        default=MPPDB_DECODING,
-        metadata=setting(
-            Choice(PLUGINS),
-            "With kind gaussdb: the slot's output plug-in. Parallel decoding works with any of them.",
-        ),
+    plugin: str = setting(
+        MPPDB_DECODING,
+        Choice(PLUGINS),
+        "With kind gaussdb: the slot's output plug-in. Parallel decoding works with any of them.",
     )
-    invisible_truncate: str = dataclasses.field(
-        default="warn",
-        metadata=setting(
-            Choice(("warn", "stop")),
-            "With kind gaussdb: the stream of parallel decoding shows no TRUNCATE and no DDL. `warn` "
-            "reports this at every start and in layout.json. `stop` refuses to start.",
-        ),
+    invisible_truncate: str = setting(
+        "warn",
+        Choice(("warn", "stop")),
+        "With kind gaussdb: the stream of parallel decoding shows no TRUNCATE and no DDL. `warn` "
+        "reports this at every start and in layout.json. `stop` refuses to start.",
     )
-    max_message_size: int = dataclasses.field(
-        default=1 * GIB,
-        metadata=setting(
-            Size(2 * MIB, 2 * GIB - 1),
-            "With kind gaussdb: the longest message that is accepted. One row may be that long.",
-        ),
+    max_message_size: int = setting(
+        1 * GIB,
+        Size(2 * MIB, 2 * GIB - 1),
+        "With kind gaussdb: the longest message that is accepted. One row may be that long.",
     )
-    max_row_bytes: int = dataclasses.field(
-        default=1 * GIB,
-        metadata=setting(
-            Size(2 * MIB, 2 * GIB - 1),
-            "The largest accepted row, in bytes of its values. A larger row is an error of its "
-            "table; see `landing.on-table-error`. No server sends more than the default. "
-            "`gaussdecode check` prints the memory that such a row needs.",
-        ),
+    max_row_bytes: int = setting(
+        1 * GIB,
+        Size(2 * MIB, 2 * GIB - 1),
+        "The largest accepted row, in bytes of its values. A larger row is an error of its table; "
+        "see `landing.on-table-error`. No server sends more than the default. `gaussdecode check` "
+        "prints the memory that such a row needs.",
     )
-    file: Path | None = dataclasses.field(
-        default=None,
-        metadata=setting(
-            AbsolutePath(), "The recording to read, with kind capture.", is_for_start=True
-        ),
+    file: Path | None = setting(
+        None, AbsolutePath(), "The recording to read, with kind capture.", is_for_start=True
     )
-    allow_insecure: bool = dataclasses.field(
-        default=False,
-        metadata=setting(
-            Boolean(), "Accept a network connection whose `sslmode` is not verify-full."
-        ),
+    allow_insecure: bool = setting(
+        False, Boolean(), "Accept a network connection whose `sslmode` is not verify-full."
     )
-    messages: bool = dataclasses.field(
-        default=True,
-        metadata=setting(
-            Boolean(),
-            "Land logical messages (pg_logical_emit_message), and DDL that event triggers record.",
-        ),
+    messages: bool = setting(
+        True,
+        Boolean(),
+        "Land logical messages (pg_logical_emit_message), and DDL that event triggers record.",
     )
-    streaming: str = dataclasses.field(
-        default=NOT_STREAMED,
-        metadata=setting(
-            Choice((NOT_STREAMED, STREAMED, STREAMED_PARALLEL)),
-            "With kind postgresql. `on`: the server sends a large transaction while it is open, "
-            "instead of keeping it on its disk until the commit. Its rows wait here, in memory or in "
-            "spool/, and land when it commits. `parallel`: the same with PostgreSQL 16 and later, "
-            "which also send where a rolled-back transaction ended. Older servers are asked for `on`.",
-        ),
+    streaming: str = setting(
+        NOT_STREAMED,
+        Choice((NOT_STREAMED, STREAMED, STREAMED_PARALLEL)),
+        "With kind postgresql. `on`: the server sends a large transaction while it is open, "
+        "instead of keeping it on its disk until the commit. Its rows wait here, in memory or in "
+        "spool/, and land when it commits. `parallel`: the same with PostgreSQL 16 and later, "
+        "which also send where a rolled-back transaction ended. Older servers are asked for `on`.",
     )
-    two_phase: bool = dataclasses.field(
-        default=False,
-        metadata=setting(
-            Boolean(),
-            "With kind postgresql, from version 15 on: receive prepared transactions at PREPARE "
-            "TRANSACTION, not at their commit. Their rows wait in prepared/ and land at COMMIT "
-            "PREPARED. A slot keeps this setting once it was used.",
-        ),
+    two_phase: bool = setting(
+        False,
+        Boolean(),
+        "With kind postgresql, from version 15 on: receive prepared transactions at PREPARE "
+        "TRANSACTION, not at their commit. Their rows wait in prepared/ and land at COMMIT "
+        "PREPARED. A slot keeps this setting once it was used.",
     )
-    connect_timeout: float = dataclasses.field(
-        default=10.0,
-        metadata=setting(Duration(2.0, HOUR), "Longest wait for a connection."),
+    connect_timeout: float = setting(10.0, Duration(2.0, HOUR), "Longest wait for a connection.")
+    receiver_timeout: float = setting(
+        60.0,
+        Duration(1.0, HOUR),
+        "After half of this time without data the server is asked for a reply. After all of it the "
+        "connection is closed.",
     )
-    receiver_timeout: float = dataclasses.field(
-        default=60.0,
-        metadata=setting(
-            Duration(1.0, HOUR),
-            "After half of this time without data the server is asked for a reply. After all of it "
-            "the connection is closed.",
-        ),
+    retry_first: float = setting(
+        1.0, Duration(0.1, HOUR), "Wait before the first new attempt; doubles each time."
     )
-    retry_first: float = dataclasses.field(
-        default=1.0,
-        metadata=setting(
-            Duration(0.1, HOUR), "Wait before the first new attempt; doubles each time."
-        ),
-    )
-    retry_max: float = dataclasses.field(
-        default=60.0, metadata=setting(Duration(0.1, HOUR), "Longest wait between attempts.")
-    )
+    retry_max: float = setting(60.0, Duration(0.1, HOUR), "Longest wait between attempts.")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,34 +159,28 @@ class Member:
 
     dsn: str = dataclasses.field(
         repr=False,
-        metadata=setting(
+        metadata=about(
             Text(r"[^\0]+", "a libpq connection string"),
             "Connection string of this server, as `source.dsn`.",
             is_secret=True,
         ),
     )
     slot: str = dataclasses.field(
-        metadata=setting(
+        metadata=about(
             Text(r"[^\0]{1,63}", "a name, as `slot`"),
             "Name of the replication slot on this server.",
             is_for_start=True,
         )
     )
-    slice_id: int | None = dataclasses.field(
-        default=None,
-        metadata=setting(
-            Integer(0, 8192),
-            "With kind gaussdb: number of the data node. `peek` needs it for slots in CSN order. Set "
-            "it for all sources or for none. A landing has ordinary slots, and does not need it.",
-        ),
+    slice_id: int | None = setting(
+        None,
+        Integer(0, 8192),
+        "With kind gaussdb: number of the data node. `peek` needs it for slots in CSN order. Set "
+        "it for all sources or for none. A landing has ordinary slots, and does not need it.",
     )
-    ha_port: int | None = dataclasses.field(
-        default=None,
-        metadata=setting(Integer(1, 65535), "As `source.ha-port`, if it differs."),
-    )
-    password_file: Path | None = dataclasses.field(
-        default=None,
-        metadata=setting(AbsolutePath(), "As `source.password-file`, if it differs."),
+    ha_port: int | None = setting(None, Integer(1, 65535), "As `source.ha-port`, if it differs.")
+    password_file: Path | None = setting(
+        None, AbsolutePath(), "As `source.password-file`, if it differs."
     )
 
 

@@ -9,7 +9,7 @@ import dataclasses
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 KIB: Final = 2**10
 MIB: Final = 2**20
@@ -23,6 +23,7 @@ _QUANTITY: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([A-Za-z]+)")
 _ECHO_CHARACTERS: Final = 60  # of a refused value; arbitrary
 MAX_INT32: Final = 2**31 - 1
 MAX_UINT64: Final = 2**64 - 1
+_Default = TypeVar("_Default")
 
 
 class ValueType(Protocol):
@@ -478,8 +479,21 @@ class Setting:
     is_for_start: bool = False
 
 
-def setting(
+def about(
     value_type: ValueType, meaning: str, *, is_secret: bool = False, is_for_start: bool = False
 ) -> dict[str, Setting]:
     """Make the metadata of a field that is set in the file."""
     return {"setting": Setting(value_type, meaning, is_secret, is_for_start)}
+
+
+def setting(
+    default: _Default,
+    value_type: ValueType,
+    meaning: str,
+    *,
+    is_secret: bool = False,
+    is_for_start: bool = False,
+) -> _Default:
+    """Declare a field that may be left out of the file; a secret is not in the ``repr`` either."""
+    metadata = about(value_type, meaning, is_secret=is_secret, is_for_start=is_for_start)
+    return dataclasses.field(default=default, repr=not is_secret, metadata=metadata)
