@@ -10,7 +10,7 @@ import dataclasses
 import difflib
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -88,17 +88,8 @@ SECTIONS: Final[Mapping[str, type[Any]]] = {  # Any: the section classes share n
     "serve": ServeConfig,
 }
 _TOP_KEYS: Final = (
-    "slot",
-    "source",
-    "sources",
-    "decoding",
-    "landing",
-    "ring",
-    "monitoring",
-    "guard",
-    "snapshot",
-    "notify",
-    "serve",
+    *("slot", "source", "sources", "decoding"),
+    *(name for name in SECTIONS if name != "source" and "." not in name),
 )
 
 
@@ -159,10 +150,20 @@ class _Reader:
         self.path = path
         self.memory_bytes = memory_bytes
         self.problems: list[tuple[int, str]] = []
+        self._tree: Section = {}
 
     def word(self, line: int, text: str) -> str:
         """Put file and line before a complaint."""
         return f"{self.path.name}:{line}: {text}" if line else f"{self.path.name}: {text}"
+
+    def complain(self, path: str, text: str) -> None:
+        """Note what is wrong with a key, given from the top; a key that is missing has no line."""
+        self.problems.append((self._line(path), f"{path}: {text}"))
+
+    def _line(self, path: str) -> int:
+        above, _, key = path.rpartition(".")
+        entry = (self._sub(above) if above else self._tree).get(key)
+        return 0 if entry is None else entry.line
 
     def read(self) -> Config | None:
         """Read all sections, then check what spans several; None after any complaint."""
@@ -179,27 +180,26 @@ class _Reader:
         except YamlError as error:
             self.problems.extend(error.problems)
             return None
-        tree = self._expanded(tree, "")
+        self._tree = tree = self._expanded(tree, "")
         self._refuse_unknown(tree, "", _TOP_KEYS)
-        fields = {name: self._fields(tree, name, cls) for name, cls in SECTIONS.items()}
+        fields = {name: self._fields(name, cls) for name, cls in SECTIONS.items()}
         kind = fields["source"].get("kind")
         slot_name = GAUSSDB_SLOT_NAME if kind is SourceKind.GAUSSDB else SLOT_NAME
-        members = self._members(tree, slot_name)
+        members = self._members(slot_name)
         slot: object = ",".join(members)
         if "sources" not in tree:
             slot = self._value(tree, "", "slot", slot_name, is_required=True)
-        given = self._options(tree, kind)
-        self._check_source(tree, fields["source"])
+        given = self._options(kind)
+        self._check_source(fields["source"])
         if kind is SourceKind.GAUSSDB:
-            self._check_gaussdb(tree, fields["source"], given)
+            self._check_gaussdb(fields["source"], given)
         if "sources" in tree:
-            self._check_members(tree, members, fields, given)
-        self._check_landing(tree, fields["landing"])
-        self._check_replicated(tree, fields["landing"], kind)
-        self._check_mirror(tree, fields["landing.mirror"])
-        self._check_monitoring(tree, fields["monitoring"])
-        self._check_guard(tree, fields["guard"])
-        self._check_serve(tree, fields["serve"], fields["monitoring"])
+            self._check_members(members, fields, given)
+        self._check_landing(fields["landing"], kind)
+        self._check_mirror(fields["landing.mirror"])
+        self._check_monitoring(fields["monitoring"])
+        self._check_guard(fields["guard"])
+        self._check_serve(fields["serve"], fields["monitoring"])
         if self.problems or not isinstance(slot, str):
             return None
         if kind is SourceKind.GAUSSDB:
@@ -221,8 +221,7 @@ class _Reader:
             self.problems.append((at, f"serve.in-daemon: {reason}"))
             return None
         if config.landing.on_suspect == "snapshot" and config.snapshot_refusal is not None:
-            at = _lines(self._sub(tree, "landing"))("on-suspect")
-            self.problems.append((at, f"landing.on-suspect: snapshot: {config.snapshot_refusal}"))
+            self.complain("landing.on-suspect", f"snapshot: {config.snapshot_refusal}")
             return None
         return config
 
@@ -262,12 +261,11 @@ class _Reader:
 
     # ---- several sources -------------------------------------------------------------
 
-    def _members(self, tree: Section, slot_name: ValueType) -> dict[str, Member]:
+    def _members(self, slot_name: ValueType) -> dict[str, Member]:
         """Read the sources that stand under `sources`, as far as they are right."""
-        section = self._sub(tree, "sources")
-        if "sources" in tree and len(section) < _LEAST_MEMBERS:
-            reason = "names fewer than two; of one, write slot and source.dsn"
-            self.problems.append((tree["sources"].line, f"sources: {reason}"))
+        section = self._sub("sources")
+        if "sources" in self._tree and len(section) < _LEAST_MEMBERS:
+            self.complain("sources", "names fewer than two; of one, write slot and source.dsn")
         members: dict[str, Member] = {}
         for name in sorted(section):
             before = len(self.problems)
@@ -275,9 +273,9 @@ class _Reader:
                 allowed = "1 to 63 letters, digits, _ or -"
                 self.problems.append((section[name].line, f"sources.{name}: allowed: {allowed}"))
                 continue
-            values = self._fields(section, name, Member, f"sources.{name}")
+            values = self._fields(f"sources.{name}", Member)
             if "slot" in values:
-                slot = Entry(self._sub(section, name)["slot"].line, values["slot"])
+                slot = Entry(self._line(f"sources.{name}.slot"), values["slot"])
                 self._checked(slot, f"sources.{name}.slot", slot_name)
             if len(self.problems) == before:
                 members[name] = Member(**values)
@@ -285,56 +283,44 @@ class _Reader:
 
     def _check_members(
         self,
-        tree: Section,
         members: Mapping[str, Member],
         fields: Mapping[str, Mapping[str, Any]],  # Any: fields
         given: Mapping[str, object],
     ) -> None:
         """Check what only several sources ask for."""
-        section, source = self._sub(tree, "sources"), self._sub(tree, "source")
         kind: SourceKind = fields["source"].get("kind", SourceKind.POSTGRESQL)
-        if "slot" in tree:
-            self.problems.append((tree["slot"].line, "slot: belongs under each of sources"))
-        for key in ("dsn", "ha-port"):
-            if key in source:
-                line = source[key].line
-                self.problems.append((line, f"source.{key}: belongs under each of sources"))
+        if "slot" in self._tree:
+            self.complain("slot", "belongs under each of sources")
+        for key in self._sub("source").keys() & {"dsn", "ha-port"}:
+            self.complain(f"source.{key}", "belongs under each of sources")
         if kind is SourceKind.CAPTURE:
-            self.problems.append((tree["sources"].line, "sources: has no use with kind capture"))
+            self.complain("sources", "has no use with kind capture")
         if kind is SourceKind.GAUSSDB and given.get("output-order") != 1:
             reason = (
                 "1 is needed with several sources of kind gaussdb: their one clock is that of CSNs"
             )
             self.problems.append((0, f"decoding.output-order: {reason}"))
-        for key in ("slice-id", "logical-receiver-num"):
-            if key in given:
-                reason = "belongs under each of sources" if key == "slice-id" else _ONE_EACH
-                line = self._sub(tree, "decoding")[key].line
-                self.problems.append((line, f"decoding.{key}: {reason}"))
+        if "slice-id" in given:
+            self.complain("decoding.slice-id", "belongs under each of sources")
+        if "logical-receiver-num" in given:
+            self.complain("decoding.logical-receiver-num", _ONE_EACH)
         if fields["source"].get("two_phase"):
-            line = source["two-phase"].line
-            reason = "is not supported with several sources"
-            self.problems.append((line, f"source.two-phase: {reason}"))
-        if (
-            kind is SourceKind.POSTGRESQL
-            and fields["landing"].get("on_table_error") == "quarantine"
-        ):
-            line = self._sub(tree, "landing")["on-table-error"].line
-            reason = (
-                "is not offered with several sources: a table has an OID of its own on each of them"
+            self.complain("source.two-phase", "is not supported with several sources")
+        is_quarantining = fields["landing"].get("on_table_error") == "quarantine"
+        if kind is SourceKind.POSTGRESQL and is_quarantining:
+            self.complain(
+                "landing.on-table-error",
+                "quarantine: is not offered with several sources: a table has an OID of its own on each of them",
             )
-            self.problems.append((line, f"landing.on-table-error: quarantine: {reason}"))
         if fields["guard"].get("drop_slot_above") is not None:
-            line = self._sub(tree, "guard")["drop-slot-above"].line
-            reason = (
-                "is not offered with several sources: one slot less would end the landing of all"
+            self.complain(
+                "guard.drop-slot-above",
+                "is not offered with several sources: one slot less would end the landing of all",
             )
-            self.problems.append((line, f"guard.drop-slot-above: {reason}"))
-        self._check_places(section, members, fields["source"], kind)
+        self._check_places(members, fields["source"], kind)
 
     def _check_places(
         self,
-        section: Section,
         members: Mapping[str, Member],
         source: Mapping[str, Any],  # Any: fields
         kind: SourceKind,
@@ -343,34 +329,33 @@ class _Reader:
         is_private, is_insecure = _is_private(self.path), bool(source.get("allow_insecure"))
         seen: dict[tuple[str, str], str] = {}
         for name, member in members.items():
-            at = _lines(self._sub(section, name))
-            dsn = self._sub(section, name)["dsn"]
+            dsn = self._sub(f"sources.{name}")["dsn"]
             is_hidden = is_private or not _holds_password(dsn)
             texts = list(dsn_problems(member.dsn, is_hidden, is_insecure))
             if kind is SourceKind.GAUSSDB:
                 texts += gaussdb_dsn_problems(member.dsn)
             elif member.slice_id is not None:
-                reason = "has a use with kind gaussdb only"
-                self.problems.append((at("slice-id"), f"sources.{name}.slice-id: {reason}"))
+                self.complain(f"sources.{name}.slice-id", "has a use with kind gaussdb only")
             for text in texts:
-                self.problems.append((at("dsn"), f"sources.{name}.dsn: {text}"))
+                self.complain(f"sources.{name}.dsn", text)
             other = seen.setdefault((member.dsn, member.slot), name)
             if other != name:
-                reason = f"is the slot of {other} too"
-                self.problems.append((at("slot"), f"sources.{name}.slot: {reason}"))
+                self.complain(f"sources.{name}.slot", f"is the slot of {other} too")
         slices = [member.slice_id for member in members.values() if member.slice_id is not None]
         if slices and (len(slices) != len(members) or len(set(slices)) != len(slices)):
             reason = "slice-id: each of them its own, or none any"
             self.problems.append((0, f"sources: {reason}"))
 
-    def _sub(self, tree: Section, name: str) -> Section:
-        """Find a section; complaining once when something else stands there."""
+    def _sub(self, name: str) -> Section:
+        """Find a section, from the top; complaining once when something else stands there."""
         above, dot, key = name.rpartition(".")
-        entry = (self._sub(tree, above) if dot else tree).get(key)
+        entry = (self._sub(above) if dot else self._tree).get(key)
         if entry is None or entry.value is None:
             return {}
         if not isinstance(entry.value, dict):
-            self.problems.append((entry.line, f"{name}: must hold keys and values"))
+            problem = entry.line, f"{name}: must hold keys and values"
+            if problem not in self.problems:
+                self.problems.append(problem)
             return {}
         return entry.value
 
@@ -415,16 +400,9 @@ class _Reader:
             self.problems.append((entry.line, f"{path}: {error}"))
             return None
 
-    def _fields(
-        self,
-        tree: Section,
-        name: str,
-        cls: type[Any],
-        spelled: str | None = None,
-    ) -> dict[str, Any]:  # Any: fields
+    def _fields(self, name: str, cls: type[Any]) -> dict[str, Any]:  # Any: fields
         """Read the fields of a section that are present and right."""
-        section = self._sub(tree, name)
-        name = spelled or name
+        section = self._sub(name)
         fields = {field.name.replace("_", "-"): field for field in dataclasses.fields(cls)}
         inner = [of.rpartition(".")[2] for of in SECTIONS if of.startswith(f"{name}.")]
         self._refuse_unknown(section, f"{name}.", (*fields, *inner))
@@ -436,15 +414,15 @@ class _Reader:
                 continue
             before = len(self.problems)
             if setting.is_secret and not isinstance(section[key].value, str | None):
-                self.problems.append((section[key].line, f"{name}.{key}: is not a text"))
+                self.complain(f"{name}.{key}", "is not a text")
                 continue
             value = self._value(section, f"{name}.", key, setting.type, is_required=is_required)
             if len(self.problems) == before:
                 values[field.name] = SourceKind(str(value)) if key == "kind" else value
         return values
 
-    def _options(self, tree: Section, kind: SourceKind | None) -> dict[str, object]:
-        section = self._sub(tree, "decoding")
+    def _options(self, kind: SourceKind | None) -> dict[str, object]:
+        section = self._sub("decoding")
         self._refuse_unknown(section, "decoding.", tuple(options.BY_NAME))
         decoders = section.get("parallel-decode-num")
         is_parallel = decoders is not None and decoders.value not in (1, options.AUTO)
@@ -459,132 +437,117 @@ class _Reader:
             if len(self.problems) == before:
                 given[name] = value
         for name, reason in options.refusals(given, kind or SourceKind.POSTGRESQL):
-            self.problems.append((section[name].line, f"decoding.{name}: {reason}"))
+            self.complain(f"decoding.{name}", reason)
         return given
 
-    def _check_source(self, tree: Section, fields: Mapping[str, Any]) -> None:  # Any: fields
-        section = self._sub(tree, "source")
+    def _check_source(self, fields: Mapping[str, Any]) -> None:  # Any: fields
+        section = self._sub("source")
         kind: SourceKind = fields.get("kind", SourceKind.POSTGRESQL)
-        at = _lines(section)
         for key in _NEEDED.get(kind, ()):
-            if key not in section and not (key == "dsn" and "sources" in tree):
-                self.problems.append((0, f"source.{key}: missing; kind {kind} needs it"))
+            if key not in section and not (key == "dsn" and "sources" in self._tree):
+                self.complain(f"source.{key}", f"missing; kind {kind} needs it")
         for key in _UNUSED.get(kind, ()):
             if key in section:
-                self.problems.append((at(key), f"source.{key}: has no use with kind {kind}"))
+                self.complain(f"source.{key}", f"has no use with kind {kind}")
         if "dsn" in fields and kind is not SourceKind.CAPTURE:
             is_private = _is_private(self.path) or not _holds_password(section["dsn"])
             is_insecure_allowed = bool(fields.get("allow_insecure"))
             for text in dsn_problems(fields["dsn"], is_private, is_insecure_allowed):
-                self.problems.append((at("dsn"), f"source.dsn: {text}"))
+                self.complain("source.dsn", text)
         command = fields.get("password_command", ())
         if command and not command[0].startswith("/"):
-            reason = "the program is not an absolute path"
-            self.problems.append((at("password-command"), f"source.password-command: {reason}"))
+            self.complain("source.password-command", "the program is not an absolute path")
         if command and "password_file" in fields:
             reason = "is not possible together with source.password-file; leave one out"
-            self.problems.append((at("password-command"), f"source.password-command: {reason}"))
+            self.complain("source.password-command", reason)
         if fields.get("retry_first", 1.0) > fields.get("retry_max", 60.0):
-            self.problems.append((at("retry-first"), "source.retry-first: above source.retry-max"))
+            self.complain("source.retry-first", "above source.retry-max")
 
     def _check_gaussdb(
         self,
-        tree: Section,
-        fields: Mapping[str, Any],
-        given: Mapping[str, object],  # Any: fields
+        fields: Mapping[str, Any],  # Any: fields
+        given: Mapping[str, object],
     ) -> None:
         """Check what only our own client and the server's plug-ins ask for."""
-        at = _lines(self._sub(tree, "source"))
         for text in gaussdb_dsn_problems(fields.get("dsn", "")):
-            self.problems.append((at("dsn"), f"source.dsn: {text}"))
+            self.complain("source.dsn", text)
         plugin = fields.get("plugin")
         if given.get("parallel-decode-num", 1) != 1:
             return
         if plugin in PARALLEL_PLUGINS:
             reason = f"{plugin} needs decoding.parallel-decode-num from 2 to 20"
-            self.problems.append((at("plugin"), f"source.plugin: {reason}"))
+            self.complain("source.plugin", reason)
         if plugin == SQL_DECODING:
-            lines = _lines(self._sub(tree, "decoding"))
             for name in _beyond_sql_decoding(given):
                 reason = "sql_decoding has no such option; use source.plugin mppdb_decoding"
-                self.problems.append((lines(name), f"decoding.{name}: {reason}"))
+                self.complain(f"decoding.{name}", reason)
 
-    def _check_landing(self, tree: Section, fields: Mapping[str, Any]) -> None:  # Any: fields
-        at = _lines(self._sub(tree, "landing"))
+    def _check_landing(
+        self,
+        fields: Mapping[str, Any],  # Any: fields
+        kind: SourceKind | None,
+    ) -> None:
         defaults = {f.name: f.default for f in dataclasses.fields(LandingConfig)}
         values = {**defaults, **fields}
         root = os.path.normpath(f"/{str(fields.get('root', '/landing')).lstrip('/')}")
         if _OF_THE_SYSTEM.fullmatch(root):
-            reason = (
-                "is a directory of the system; name one that holds nothing else, such as "
-                "/var/lib/gaussdecode/orders"
+            self.complain(
+                "landing.root",
+                f"{root} is a directory of the system; name one that holds nothing else, such as "
+                "/var/lib/gaussdecode/orders",
             )
-            self.problems.append((at("root"), f"landing.root: {root} {reason}"))
         if values["row_group_bytes"] > values["memory_bytes"]:
-            self.problems.append(
-                (at("row-group-bytes"), "landing.row-group-bytes: above landing.memory-bytes")
+            self.complain("landing.row-group-bytes", "above landing.memory-bytes")
+        is_distributed = "sources" in self._tree and kind is SourceKind.GAUSSDB
+        if fields.get("replicated_tables") and not is_distributed:
+            self.complain(
+                "landing.replicated-tables", "has a use with sources of kind gaussdb only"
             )
 
-    def _check_replicated(
-        self,
-        tree: Section,
-        fields: Mapping[str, Any],
-        kind: SourceKind | None,  # Any: fields
-    ) -> None:
-        if not fields.get("replicated_tables"):
-            return
-        if "sources" not in tree or kind is not SourceKind.GAUSSDB:
-            at = _lines(self._sub(tree, "landing"))("replicated-tables")
-            reason = "has a use with sources of kind gaussdb only"
-            self.problems.append((at, f"landing.replicated-tables: {reason}"))
-
-    def _check_mirror(self, tree: Section, fields: Mapping[str, Any]) -> None:  # Any: fields
-        section = self._sub(tree, "landing.mirror")
-        at = _lines(section)
+    def _check_mirror(self, fields: Mapping[str, Any]) -> None:  # Any: fields
+        section = self._sub("landing.mirror")
         if section and "url" not in section:
-            self.problems.append((0, "landing.mirror.url: missing; the mirror needs it"))
+            self.complain("landing.mirror.url", "missing; the mirror needs it")
         url, endpoint = fields.get("url", ""), fields.get("endpoint", "")
         if endpoint.startswith("http:") and not fields.get("allow_http"):
             reason = "it has no TLS; allowed: https://..., or any with allow-http: true"
-            self.problems.append((at("endpoint"), f"landing.mirror.endpoint: {reason}"))
+            self.complain("landing.mirror.endpoint", reason)
         for key in ("region", "virtual-hosted"):
             if key in section and url and not url.startswith("s3:"):
-                reason = "has a use with s3:// only"
-                self.problems.append((at(key), f"landing.mirror.{key}: {reason}"))
+                self.complain(f"landing.mirror.{key}", "has a use with s3:// only")
 
-    def _check_monitoring(self, tree: Section, fields: Mapping[str, Any]) -> None:  # Any: fields
-        at = _lines(self._sub(tree, "monitoring"))
+    def _check_monitoring(self, fields: Mapping[str, Any]) -> None:  # Any: fields
         listen = fields.get("listen")
         if listen is not None and listen.host not in LOOPBACK and not fields.get("allow_remote"):
             how = "without a login" if fields.get("tls_certificate_file") else "without TLS"
-            reason = (
+            self.complain(
+                "monitoring.listen",
                 f"{listen} is reached from other machines, {how}; "
-                "allowed: 127.0.0.1, ::1, localhost, or any with allow-remote: true"
+                "allowed: 127.0.0.1, ::1, localhost, or any with allow-remote: true",
             )
-            self.problems.append((at("listen"), f"monitoring.listen: {reason}"))
+        self._check_tls("monitoring", fields)
+
+    def _check_tls(self, section: str, fields: Mapping[str, Any]) -> None:  # Any: fields
+        """Each file of TLS with those that it has no use without."""
         given = {key.replace("_", "-") for key, value in fields.items() if value is not None}
         for key, needed in _TLS_PAIRS:
             if key in given and needed not in given:
-                self.problems.append((at(key), f"monitoring.{key}: has no use without {needed}"))
+                self.complain(f"{section}.{key}", f"has no use without {needed}")
 
-    def _check_guard(self, tree: Section, fields: Mapping[str, Any]) -> None:  # Any: fields
-        at = _lines(self._sub(tree, "guard"))
+    def _check_guard(self, fields: Mapping[str, Any]) -> None:  # Any: fields
         defaults = {f.name: f.default for f in dataclasses.fields(GuardConfig)}
         warn = fields.get("warn_before", defaults["warn_before"])
         pause = fields.get("pause_before", defaults["pause_before"])
         if "pause_before" in fields and None not in (warn, pause) and pause > warn:
-            self.problems.append(
-                (at("pause-before"), "guard.pause-before: above guard.warn-before")
-            )
+            self.complain("guard.pause-before", "above guard.warn-before")
 
     def _check_serve(
-        self, tree: Section, fields: Mapping[str, Any], monitoring: Mapping[str, Any]
+        self, fields: Mapping[str, Any], monitoring: Mapping[str, Any]
     ) -> None:  # Any: fields
-        at = _lines(self._sub(tree, "serve"))
         listen = fields.get("listen")
         if listen is not None and listen.host not in LOOPBACK and not fields.get("users_file"):
             reason = f"{listen} is reached from other machines, without users; set serve.users-file"
-            self.problems.append((at("listen"), f"serve.listen: {reason}"))
+            self.complain("serve.listen", reason)
         watched = fields.get("monitoring_listen")
         reason = ""
         if watched is not None and watched == monitoring.get("listen", MonitoringConfig().listen):
@@ -594,15 +557,8 @@ class _Reader:
         ):
             reason = "is reached from other machines; allowed with monitoring.allow-remote: true"
         if reason:
-            text = f"serve.monitoring-listen: {watched} {reason}"
-            self.problems.append((at("monitoring-listen"), text))
-        for key, needed in _TLS_PAIRS[:2]:
-            if key.replace("-", "_") in fields and needed.replace("-", "_") not in fields:
-                self.problems.append((at(key), f"serve.{key}: has no use without {needed}"))
-
-
-def _lines(section: Section) -> Callable[[str], int]:
-    return lambda key: section[key].line if key in section else 0
+            self.complain("serve.monitoring-listen", f"{watched} {reason}")
+        self._check_tls("serve", fields)
 
 
 def _holds_password(dsn: Entry) -> bool:
