@@ -124,7 +124,7 @@ class Option:
         meaning: one sentence.
         postgresql: support with PostgreSQL; a capture file is read as the stream it recorded.
         gaussdb: support with GaussDB.
-        opengauss: support with openGauss.
+        opengauss_own: support with openGauss, where it differs.
     """
 
     name: str
@@ -139,7 +139,12 @@ class Option:
     meaning: str
     postgresql: Support
     gaussdb: Support
-    opengauss: Support
+    opengauss_own: Support | None = None
+
+    @property
+    def opengauss(self) -> Support:
+        """Support with openGauss."""
+        return self.opengauss_own or self.gaussdb
 
     def support(self, kind: SourceKind, server: ServerProfile | None = None) -> Support:
         """Say who does it for a kind of source.

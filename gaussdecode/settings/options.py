@@ -122,7 +122,6 @@ OPTIONS: Final[tuple[Option, ...]] = (
         meaning="Transactions have their transaction id (column gd_xid).",
         postgresql=_daemon("false leaves gd_xid empty and peek prints no ids"),
         gaussdb=_server(),
-        opengauss=_server(),
     ),
     Option(
         name="skip-empty-xacts",
@@ -134,10 +133,6 @@ OPTIONS: Final[tuple[Option, ...]] = (
             "transactions without changes for the publication"
         ),
         gaussdb=_both(
-            "true saves network traffic on a busy server; the daemon drops transactions that "
-            "white-table-list leaves empty. With false their commits move an idle slot"
-        ),
-        opengauss=_both(
             "true saves network traffic on a busy server; the daemon drops transactions that "
             "white-table-list leaves empty. With false their commits move an idle slot"
         ),
@@ -153,7 +148,6 @@ OPTIONS: Final[tuple[Option, ...]] = (
             "true in every mode, because readers need the commit time; false leaves gd_ts empty"
         ),
         gaussdb=_server("always passed on, with true unless the configuration says false"),
-        opengauss=_server("always passed on, with true unless the configuration says false"),
     ),
     Option(
         name="only-local",
@@ -162,7 +156,6 @@ OPTIONS: Final[tuple[Option, ...]] = (
         meaning="Changes that the source received by replication are left out.",
         postgresql=_daemon("transactions with a replication origin are dropped"),
         gaussdb=_server(),
-        opengauss=_server(),
     ),
     Option(
         name="white-table-list",
@@ -171,10 +164,6 @@ OPTIONS: Final[tuple[Option, ...]] = (
         meaning="The tables to decode; empty for all that the source sends.",
         postgresql=_daemon("rows of other tables are dropped before they are decoded"),
         gaussdb=_both(
-            "the server filters, then the daemon; a name that the server's command cannot hold is "
-            "passed on as schema.*"
-        ),
-        opengauss=_both(
             "the server filters, then the daemon; a name that the server's command cannot hold is "
             "passed on as schema.*"
         ),
@@ -190,7 +179,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         meaning="A transaction that uses more memory goes to disk; 0 sets no limit of its own.",
         postgresql=_daemon(_SPOOL),
         gaussdb=_both(_SPOOL_TOO),
-        opengauss=Support(
+        opengauss_own=Support(
             Doer.BOTH,
             _SPOOL_TOO,
             range=Integer(0, 100),
@@ -209,7 +198,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         "limit of its own.",
         postgresql=_daemon(_SPOOL),
         gaussdb=_both(_SPOOL_TOO),
-        opengauss=Support(
+        opengauss_own=Support(
             Doer.BOTH,
             _SPOOL_TOO,
             range=Integer(0, 100),
@@ -225,7 +214,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         meaning="Memory for descriptions of tables; above it some are moved out.",
         postgresql=_daemon(_DESCRIPTIONS),
         gaussdb=_both(f"passed on; and {_DESCRIPTIONS}"),
-        opengauss=_daemon(_DESCRIPTIONS),
+        opengauss_own=_daemon(_DESCRIPTIONS),
     ),
     Option(
         name="include-user",
@@ -234,7 +223,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         meaning="Transactions have the name of their user.",
         postgresql=_refused(_NO_USER, False),
         gaussdb=_server(f"{_PASSED}; the name is in gd_transactions"),
-        opengauss=_refused(_NO_USER_THERE, False),
+        opengauss_own=_refused(_NO_USER_THERE, False),
     ),
     Option(
         name="exclude-userids",
@@ -243,7 +232,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         meaning="Changes made by these users, by OID, are left out.",
         postgresql=_refused(_NO_USER, ""),
         gaussdb=_server(),
-        opengauss=_refused(_NO_USER_THERE, ""),
+        opengauss_own=_refused(_NO_USER_THERE, ""),
     ),
     Option(
         name="exclude-users",
@@ -255,7 +244,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
             f"{_PASSED}; with include-user: true the daemon also drops, and counts, transactions of "
             "these users that the server still sends"
         ),
-        opengauss=_refused(_NO_USER_THERE, ""),
+        opengauss_own=_refused(_NO_USER_THERE, ""),
     ),
     Option(
         name="dynamic-resolution",
@@ -264,7 +253,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         meaning="A user of exclude-users that does not exist is not an error.",
         postgresql=_refused(_NO_USER, True),
         gaussdb=_server(),
-        opengauss=_refused(_NO_USER_THERE, True),
+        opengauss_own=_refused(_NO_USER_THERE, True),
     ),
     Option(
         name="standby-connection",
@@ -275,7 +264,6 @@ OPTIONS: Final[tuple[Option, ...]] = (
             "refuses a server that is not in recovery, each time it connects; standbys decode from 16 on"
         ),
         gaussdb=_server(f"{_PASSED}; a primary ends the stream with its documented error"),
-        opengauss=_server(f"{_PASSED}; a primary ends the stream with its documented error"),
     ),
     Option(
         name="sender-timeout",
@@ -287,7 +275,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
             "sets wal_sender_timeout for this connection; unset, the server's value applies"
         ),
         gaussdb=_both(f"{_PASSED}; the daemon reports at least three times within it"),
-        opengauss=Support(
+        opengauss_own=Support(
             Doer.BOTH,
             f"{_PASSED}; the daemon reports at least three times within it",
             since=_MEMORY,
@@ -305,7 +293,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         meaning="Length above which the buffer of one decoded change is released after use.",
         postgresql=_daemon(_BUFFERS),
         gaussdb=_both(_BUFFERS_TOO),
-        opengauss=_daemon(_BUFFERS),
+        opengauss_own=_daemon(_BUFFERS),
     ),
     Option(
         name="max-decode-to-sender-cache-num",
@@ -314,7 +302,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         meaning="Number of decoded changes whose buffers are kept for reuse.",
         postgresql=_daemon(_BUFFERS),
         gaussdb=_both(_BUFFERS_TOO),
-        opengauss=_daemon(_BUFFERS),
+        opengauss_own=_daemon(_BUFFERS),
     ),
     Option(
         name="enable-heartbeat",
@@ -325,7 +313,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         gaussdb=_both(
             f"{_PASSED}; peek prints them, and none of their positions is ever confirmed"
         ),
-        opengauss=_daemon(_SIGNS_OF_LIFE),
+        opengauss_own=_daemon(_SIGNS_OF_LIFE),
     ),
     Option(
         name="parallel-decode-num",
@@ -338,7 +326,6 @@ OPTIONS: Final[tuple[Option, ...]] = (
             "and uses more where they were measured to be faster"
         ),
         gaussdb=_DECODERS_TOO,
-        opengauss=_DECODERS_TOO,
     ),
     Option(
         name="output-order",
@@ -351,7 +338,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
             "create --no-landing` makes one); get refuses 1. A landing has an ordinary slot with "
             "either value, which is fixed when it begins: the daemon puts transactions in CSN order"
         ),
-        opengauss=_daemon(
+        opengauss_own=_daemon(
             "openGauss sends in the order of commit records; the daemon puts transactions in CSN "
             "order. A landing's order is fixed when it begins"
         ),
@@ -366,7 +353,6 @@ OPTIONS: Final[tuple[Option, ...]] = (
             "always, because an idle slot would otherwise keep WAL; false is refused", True
         ),
         gaussdb=_daemon(_ADVANCE),
-        opengauss=_daemon(_ADVANCE),
     ),
     Option(
         name="skip-generated-columns",
@@ -378,7 +364,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
             "(publish_generated_columns, PostgreSQL 18)"
         ),
         gaussdb=_both("the server leaves them out, and the daemon does too"),
-        opengauss=_daemon(
+        opengauss_own=_daemon(
             "left out of the landing, by the catalogue; peek prints the stream as sent"
         ),
     ),
@@ -389,7 +375,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         meaning="DDL statements are decoded.",
         postgresql=_refused(_NO_DDL, False),
         gaussdb=_server(_DDL_LANDS),
-        opengauss=_refused(_NO_DDL_OPTION, False),
+        opengauss_own=_refused(_NO_DDL_OPTION, False),
     ),
     Option(
         name="enable-ddl-json-format",
@@ -398,7 +384,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         meaning="Decoded DDL statements are JSON.",
         postgresql=_refused(_NO_DDL, False),
         gaussdb=_server(),
-        opengauss=_refused(_NO_DDL_OPTION, False),
+        opengauss_own=_refused(_NO_DDL_OPTION, False),
     ),
     Option(
         name="timezone-is-utc",
@@ -410,7 +396,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
             Doer.SERVER, "always: the daemon sets TimeZone; false is refused", (True,)
         ),
         gaussdb=_both(f"{_PASSED}; landed values are UTC in any case"),
-        opengauss=_daemon(_UTC),
+        opengauss_own=_daemon(_UTC),
     ),
     Option(
         name="decode-sequence",
@@ -419,7 +405,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         meaning="Changes of sequences are decoded; the product allows only false.",
         postgresql=_refused("PostgreSQL does not decode sequences", False),
         gaussdb=_refused("the product allows only false, which is not passed on", False),
-        opengauss=_refused("openGauss does not decode sequences", False),
+        opengauss_own=_refused("openGauss does not decode sequences", False),
     ),
     Option(
         name="data-limit",
@@ -429,7 +415,6 @@ OPTIONS: Final[tuple[Option, ...]] = (
         meaning="Size of output at which decoding ends; 0 for no limit.",
         postgresql=_daemon(_DATA_LIMIT),
         gaussdb=_daemon(f"not an option of a stream; {_DATA_LIMIT}"),
-        opengauss=_daemon(f"not an option of a stream; {_DATA_LIMIT}"),
     ),
     Option(
         name="logical-receiver-num",
@@ -439,7 +424,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         meaning="Number of receivers of distributed decoding.",
         postgresql=_refused(_ONE_SERVER),
         gaussdb=_server(_PEEK_ONLY),
-        opengauss=_refused(_ONE_NODE),
+        opengauss_own=_refused(_ONE_NODE),
     ),
     Option(
         name="slice-id",
@@ -449,7 +434,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         meaning="Number of the shard that a data node holds; -1 for none.",
         postgresql=_refused(_ONE_SERVER),
         gaussdb=_server(_PEEK_ONLY),
-        opengauss=_refused(_ONE_NODE),
+        opengauss_own=_refused(_ONE_NODE),
     ),
     Option(
         name="start-position",
@@ -459,7 +444,6 @@ OPTIONS: Final[tuple[Option, ...]] = (
         meaning="Transactions before this CSN, and changes of it before this LSN, are left out.",
         postgresql=_refused("PostgreSQL's WAL holds no commit sequence number", ""),
         gaussdb=_daemon(_START),
-        opengauss=_daemon(_START),
     ),
     Option(
         name="force-binary",
@@ -469,7 +453,6 @@ OPTIONS: Final[tuple[Option, ...]] = (
         meaning="Output in binary; without effect on a stream, as the product says.",
         postgresql=_refused("it has no effect on a stream", False),
         gaussdb=_server("passed on in serial decoding, where a stream is text in any case"),
-        opengauss=_server("passed on in serial decoding, where a stream is text in any case"),
     ),
     Option(
         name="decode-style",
@@ -479,10 +462,6 @@ OPTIONS: Final[tuple[Option, ...]] = (
         meaning="Output as JSON, text or binary.",
         postgresql=_daemon("style of peek's output; the landing is always Parquet"),
         gaussdb=_server(
-            "style of the server's stream and of peek's output; the same Parquet lands from each, "
-            "fastest from b"
-        ),
-        opengauss=_server(
             "style of the server's stream and of peek's output; the same Parquet lands from each, "
             "fastest from b"
         ),
@@ -499,10 +478,6 @@ OPTIONS: Final[tuple[Option, ...]] = (
             "1 if it is not set; in styles t and j a landing always asks for 1, because unbatched "
             "text does not show where a commit ends"
         ),
-        opengauss=_server(
-            "1 if it is not set; in styles t and j a landing always asks for 1, because unbatched "
-            "text does not show where a commit ends"
-        ),
     ),
     Option(
         name="parallel-queue-size",
@@ -512,7 +487,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         meaning="Batches in each queue between reader, decoders and collector.",
         postgresql=_daemon("limits the batches of each ring, in addition to its bytes"),
         gaussdb=_both("passed on; the daemon's own rings hold as many batches"),
-        opengauss=Support(
+        opengauss_own=Support(
             Doer.BOTH,
             "passed on; the daemon's own rings hold as many batches",
             since=_MEMORY,
@@ -527,7 +502,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         meaning="Transactions have their replication origin; only in openGauss's source.",
         postgresql=_daemon("the origin is always in gd_transactions; false is refused", True),
         gaussdb=_refused("it is not among the options of GaussDB", False),
-        opengauss=Support(
+        opengauss_own=Support(
             Doer.SERVER,
             f"{_PASSED}; the number is in gd_transactions",
             since=_ORIGIN,
