@@ -1,19 +1,53 @@
-"""`protocol.feedback.Feedback` in C, for the receive loop.
+"""Decide when to send a status to the server, and which position to confirm.
 
-The rules, states and reasons are in that module, and one suite runs on both. Fields keep
-the order they have there; a time that was never set is a flag here and None there.
+Order. Three positions go to the server: *written*, the highest position received, and
+*flushed* and *applied*, both the durable position of the landing. The server forgets
+whatever lies below *flushed*; so this is the place where data could be lost. Nothing
+here computes a position: the durable one comes from the commit log as it is, is never
+added to, and is the end of a commit record (or the end of WAL of a keepalive that went
+through the log as an idle entry). A position lower than one already sent is never sent
+again, even when a caller offers it: old servers would move the slot back.
+
+States. A status is *due* at once when the server asked for one, or when the durable
+position has moved; otherwise when the interval is over: a third of the server's
+``wal_sender_timeout``, at most ten seconds (or as given). A server that shuts down asks again
+as soon as it is answered, until the durable position has reached its last record;
+`REPLY_GAP_US` keeps that exchange from becoming a busy loop.
+
+Silence. The server is quiet for long times only when nothing happens, and even then it
+answers a ping. After half of the receive timeout without a byte a status asks for a
+reply; after another half without one the connection is given up. Time during which we
+did not read (the rings were full, the process was stopped) is not silence: the
+caller reports `received` for what lies in the socket before asking.
+
+Crash. All of it can be lost: after a restart the durable position comes from the log,
+and the server sends again what lies above.
+
+Deadlocks avoided. The status does not depend on any queue: a full ring stops reading,
+never this. The final status of a stop waits for the landing and for nothing else.
+
+The clock is the caller's: microseconds of a monotonic clock, from any zero. The receive loops
+use the functions without the GIL, streams for a few frames (`source.stream`) those of Python.
 """
 
 from libc.stdint cimport int64_t, uint64_t
 
 cdef enum:
     MAX_INTERVAL_US = 10000000
-    REPLY_GAP_US = 5000
+    REPLY_GAP_US = 5000  # arbitrary; a loopback exchange takes 0.1 ms
     TIMEOUT_FRACTION = 3
 
 
 cdef class StatusClock:
-    """Decides when a status goes to the server; see `protocol.feedback`."""
+    """Decides what to send when.
+
+    Args:
+        start_lsn: the durable position at the start of the stream.
+        now_us: the caller's clock.
+        sender_timeout_us: the server's ``wal_sender_timeout``; 0 when it has none.
+        receiver_timeout_us: silence after which the connection is given up; 0 for never.
+        max_interval_us: longest time between two statuses.
+    """
 
     def __init__(
         self,
@@ -88,7 +122,7 @@ cdef class StatusClock:
             and now_us - self.heard_us >= self.receiver_timeout_us // 2
         )
 
-    # The same names as the twin's, so that one suite drives both.
+    # ---- with the GIL ----
 
     def received(self, uint64_t lsn, int64_t now_us):
         """Bytes came; `lsn` is the highest position they name, 0 when none."""

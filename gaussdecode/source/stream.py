@@ -1,6 +1,6 @@
 """Read a stream frame by frame in plain Python, for commands that need few frames.
 
-The daemon has its own loops in C; feedback follows the same rules. Nothing is confirmed unless `confirm`
+The daemon has its own loops in C; `_status` decides here too when a status is sent. Nothing is confirmed unless `confirm`
 is used: the flushed position stays 0, which servers ignore. The folders of the servers have the
 differences: how bytes are read and how a status is written.
 """
@@ -13,9 +13,10 @@ from typing import Final
 from gaussdecode.errors import SourceError
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.protocol.copyboth import EPOCH_US
-from gaussdecode.protocol.feedback import MAX_INTERVAL_US, Feedback
+from gaussdecode.source._status import StatusClock
 
 _ASKING_US: Final = 1_000_000  # arbitrary
+_MOST_US: Final = 10_000_000  # between two statuses, as in the daemon
 
 
 class FrameStream(abc.ABC):
@@ -37,19 +38,19 @@ class FrameStream(abc.ABC):
         is_asking: bool = False,
     ) -> None:
         self._is_asking = is_asking
-        self._feedback = Feedback(
+        self._clock = StatusClock(
             start_lsn,
             _now_us(),
             sender_timeout_ms * 1000,
             int(receiver_timeout_seconds * 1e6),
-            _ASKING_US if is_asking else MAX_INTERVAL_US,
+            _ASKING_US if is_asking else _MOST_US,
         )
         self._confirmed = Lsn(0)
 
     def confirm(self, lsn: Lsn) -> None:
         """Let the server forget everything up to a position; sent with the next status."""
         self._confirmed = max(self._confirmed, lsn)
-        self._feedback.made_durable(lsn)
+        self._clock.made_durable(lsn)
 
     def frames(self, wait_seconds: float) -> Iterator[bytes]:
         """Take the frames that are here, waiting a while for the first.
@@ -67,33 +68,32 @@ class FrameStream(abc.ABC):
         self._serve()
         frame = self._take()
         if frame is None:
-            due_seconds = self._feedback.due_us(_now_us()) / 1e6
+            due_seconds = self._clock.due_us(_now_us()) / 1e6
             if self._fill(max(0.0, min(wait_seconds, due_seconds))):
-                self._feedback.received(0, _now_us())
+                self._clock.received(0, _now_us())
             frame = self._take()
         while frame is not None:
             lsn, is_reply_wanted = self._read(frame)
-            self._feedback.received(lsn, _now_us())
+            self._clock.received(lsn, _now_us())
             if is_reply_wanted:
-                self._feedback.reply_requested()
+                self._clock.reply_requested()
             yield frame
             self._serve()
             frame = self._take()
 
     def close(self) -> None:
         """Send the last status and end the stream."""
-        self._send_status(self._feedback.written_lsn, is_reply_wanted=False)
+        self._send_status(self._clock.written_lsn, is_reply_wanted=False)
         self._end()
 
     def _serve(self) -> None:
         now_us = _now_us()
-        if self._feedback.is_dead(now_us):
+        if self._clock.is_dead(now_us):
             raise SourceError("streaming: the server is silent")
-        status = self._feedback.take(now_us)
+        status = self._clock.take(now_us)
         if status is not None:
-            self._send_status(
-                status.written_lsn, is_reply_wanted=status.reply_wanted or self._is_asking
-            )
+            written_lsn, _, is_reply_wanted = status
+            self._send_status(written_lsn, is_reply_wanted=is_reply_wanted or self._is_asking)
 
     def _send_status(self, written_lsn: int, *, is_reply_wanted: bool) -> None:
         time_us = time.time_ns() // 1000 - EPOCH_US

@@ -1,34 +1,4 @@
-"""Decide when to send a status to the server, and which position to confirm.
-
-Order. Three positions go to the server: *written*, the highest position received, and
-*flushed* and *applied*, both the durable position of the landing. The server forgets
-whatever lies below *flushed*; so this is the place where data could be lost. Nothing
-here computes a position: the durable one comes from the commit log as it is, is never
-added to, and is the end of a commit record (or the end of WAL of a keepalive that went
-through the log as an idle entry). A position lower than one already sent is never sent
-again, even when a caller offers it: old servers would move the slot back.
-
-States. A status is *due* at once when the server asked for one, or when the durable
-position has moved; otherwise when the interval is over: a third of the server's
-``wal_sender_timeout``, at most ten seconds (configurable). A server that shuts down asks again as soon
-as it is answered, until the durable position has reached its last record; `REPLY_GAP_US`
-keeps that exchange from becoming a busy loop.
-
-Silence. The server is quiet for long times only when nothing happens, and even then it
-answers a ping. After half of the receive timeout without a byte a status asks for a
-reply; after another half without one the connection is given up. Time during which we
-did not read (the rings were full, the process was stopped) is not silence: the
-caller reports `received` for what lies in the socket before asking.
-
-Crash. All of it can be lost: after a restart the durable position comes from the log,
-and the server sends again what lies above.
-
-Deadlocks avoided. The status does not depend on any queue: a full ring stops reading,
-never this. The final status of a stop waits for the landing and for nothing else.
-
-The clock is the caller's: microseconds of a monotonic clock, from any zero. The receive
-loop does the same in C (`source._status.StatusClock`); one suite runs on both.
-"""
+"""`source._status.StatusClock` in plain Python, with the same rules, states and names."""
 
 import dataclasses
 from typing import Final

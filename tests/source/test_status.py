@@ -7,8 +7,8 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from twins.feedback import MAX_INTERVAL_US, REPLY_GAP_US, Feedback
 
-from gaussdecode.protocol.feedback import MAX_INTERVAL_US, REPLY_GAP_US, Feedback
 from gaussdecode.source._status import StatusClock
 
 SECOND = 1_000_000
