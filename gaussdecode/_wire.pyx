@@ -13,7 +13,7 @@ transaction), or of none. A GaussDB stream is translated before it gets here
 (`source.gaussdb.translate`).
 
 One decoder serves one process and is not safe to share between threads.
-`protocol/canonical.py` is the plain twin.
+`tests/twins/canonical.py` is the plain twin.
 """
 
 from libc.stdint cimport UINT32_MAX

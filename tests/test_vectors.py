@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from kit import plain, wire
 from kit.decoded import Entry, EventKind, read_entry
+from twins.canonical import parse
 from twins.values import Interval
 
 from gaussdecode._wire import BatchDecoder
 from gaussdecode.model.relation import Relation
-from gaussdecode.protocol.canonical import parse
 from gaussdecode.protocol.described import RelationMessage, TypeMessage, describe
 
 VECTORS = sorted((Path(__file__).parent / "vectors").glob("pgoutput-*.json"))

@@ -1,10 +1,7 @@
-"""Parse messages into plain values: pgoutput's, and GaussDB's translated ones.
+"""Parse pgoutput's messages into plain values, for `peek`.
 
-The twin of ``_wire.pyx``; letters and layouts are in `wire.letters`.
-
-`parse` returns the content of one XLogData payload, and refuses bytes that break the format, at the same byte as
-the fast decoder. `peek` uses it, and the tests as an oracle. The reader's slow path has `described`, for
-relations and types. It keeps no state: the caller knows the columns of a row.
+Letters and layouts are in `wire.letters`. `parse` returns the content of one XLogData payload. The reader's slow
+path has `described`, for relations and types. It keeps no state: the caller knows the columns of a row.
 
 References:
     PostgreSQL manual, "Logical Replication Message Formats".
@@ -13,7 +10,7 @@ References:
 import enum
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Final
 
 from gaussdecode.protocol.copyboth import EPOCH_US
 from gaussdecode.protocol.described import (
@@ -23,14 +20,12 @@ from gaussdecode.protocol.described import (
     read_relation,
     read_type,
 )
-from gaussdecode.protocol.notices import Notice
 from gaussdecode.wire.encoding import UTF8, Encoding
 from gaussdecode.wire.letters import Cell, Image, Letter
 
 _CASCADE: Final = 1
 _RESTART_IDENTITY: Final = 2
 _TRANSACTIONAL: Final = 1
-_NOT_SENT: Final = -(2**63)  # as a commit time
 
 
 class Absent(enum.Enum):
@@ -117,39 +112,6 @@ class LogicalMessage:
 
 
 @dataclass(frozen=True, slots=True)
-class StreamStart:
-    """A block of a transaction that is still open begins; blocks do not nest."""
-
-    xid: int
-    is_first: bool
-
-
-@dataclass(frozen=True, slots=True)
-class StreamStop:
-    """The block ends."""
-
-
-@dataclass(frozen=True, slots=True)
-class StreamCommit:
-    """A transaction that was sent in blocks ends; `end_lsn` is the position to confirm."""
-
-    xid: int
-    commit_lsn: int
-    end_lsn: int
-    commit_time_us: int
-
-
-@dataclass(frozen=True, slots=True)
-class StreamAbort:
-    """A transaction that was sent in blocks, or `subxid` of it, was rolled back."""
-
-    xid: int
-    subxid: int
-    lsn: int | None
-    time_us: int | None
-
-
-@dataclass(frozen=True, slots=True)
 class _OfPrepare:
     """What is said of a transaction that is prepared, wherever it is said."""
 
@@ -168,11 +130,6 @@ class PrepareBegin(_OfPrepare):
 @dataclass(frozen=True, slots=True)
 class Prepare(_OfPrepare):
     """A transaction is prepared, and waits for its end; `end_lsn` is the position to confirm."""
-
-
-@dataclass(frozen=True, slots=True)
-class StreamPrepare(_OfPrepare):
-    """The same of a transaction that was sent in blocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,109 +155,49 @@ class RollbackPrepared:
     gid: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class GaussBegin:
-    """A transaction of a GaussDB stream begins; what was not sent is None, an empty user."""
-
-    first_lsn: int
-    csn: int | None
-    xid: int | None
-    commit_time_us: int | None
-    origin: int | None
-    user: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class GaussCommit:
-    """The open transaction of a GaussDB stream ends; `end_lsn` is the position to confirm."""
-
-    end_lsn: int
-    xid: int | None
-    commit_time_us: int | None
-    csn: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Heartbeat:
-    """How far the server has read; its positions run ahead of what was sent."""
-
-    lsn: int
-    flushed_lsn: int
-    time_us: int
-
-
-Change = RelationMessage | TypeMessage | Insert | Update | Delete | Truncate | LogicalMessage
-
-
-@dataclass(frozen=True, slots=True)
-class Streamed:
-    """What stands in a block, and the (sub)transaction that it is of."""
-
-    xid: int
-    change: Change
-
-
 Message = (
     Begin
     | Commit
     | Origin
-    | Change
-    | Streamed
-    | StreamStart
-    | StreamStop
-    | StreamCommit
-    | StreamAbort
+    | RelationMessage
+    | TypeMessage
+    | Insert
+    | Update
+    | Delete
+    | Truncate
+    | LogicalMessage
     | PrepareBegin
     | Prepare
-    | StreamPrepare
     | CommitPrepared
     | RollbackPrepared
-    | GaussBegin
-    | GaussCommit
-    | Notice
-    | Heartbeat
 )
 
 
-class _Reader(MessageReader):
+class Reader(MessageReader):
     """A cursor over one message, which knows tuples too."""
 
-    def __init__(
-        self, payload: bytes, column_counts: Mapping[int, int] | None, encoding: Encoding
-    ) -> None:
-        super().__init__(payload, encoding)
-        self.column_counts = column_counts
-
     def time_us(self) -> int:
+        """A time, in microseconds since 1970."""
         return self.number(8, signed=True) + EPOCH_US
-
-    def sent_time_us(self) -> int | None:
-        time = self.number(8, signed=True)
-        return None if time == _NOT_SENT else time + EPOCH_US
-
-    def int63(self) -> int | None:
-        value = self.number(8)
-        if value >= 2**63:
-            raise self.fail("a number that does not fit 63 bits", 8)
-        return value or None
 
     def prepared(self) -> tuple[int, int, int, int, bytes]:
         """Two positions, a time, xid and global identifier of a prepared transaction."""
         return (self.number(8), self.number(8), self.time_us(), self.number(4), self.string())
 
     def relation_oid(self) -> int:
-        oid = self.number(4)
-        if self.column_counts is not None and oid not in self.column_counts:
-            raise self.fail("row of a relation that was not described", 4)
-        return oid
+        """The relation that a row is of."""
+        return self.number(4)
+
+    def column_count(self, relation_oid: int) -> int:
+        """The number of columns of a row of a relation."""
+        return self.number(2)
 
     def row(self, relation_oid: int, *, is_old: bool) -> Tuple:
-        count = self.number(2)
-        if self.column_counts is not None and count != self.column_counts[relation_oid]:
-            raise self.fail("another number of columns than its relation", 2)
-        return tuple(self.value(is_old=is_old) for _ in range(count))
+        """One tuple."""
+        count = self.column_count(relation_oid)
+        return tuple(self._value(is_old=is_old) for _ in range(count))
 
-    def value(self, *, is_old: bool) -> TupleValue:
+    def _value(self, *, is_old: bool) -> TupleValue:
         tag = self.take(1)
         if tag == Cell.TEXT:
             return self.encoding.to_utf8(self.take(self.number(4)))
@@ -314,68 +211,54 @@ class _Reader(MessageReader):
         return Absent(tag.decode())
 
 
-def parse(
-    payload: bytes,
-    column_counts: Mapping[int, int] | None = None,
-    encoding: Encoding = UTF8,
-    *,
-    is_streamed: bool = False,
-) -> Message:
+def parse(payload: bytes, encoding: Encoding = UTF8) -> Message:
     """Read one message.
 
     Args:
         payload: payload from its type byte; its length is the message's.
-        column_counts: number of columns by relation OID, to check rows against; None
-            takes rows of any relation.
         encoding: encoding of names and values.
-        is_streamed: it stands in a block of a streamed transaction.
 
     Returns:
         What it says, in UTF-8; what has no letter there is escaped.
 
     Raises:
         TruncatedError: a field reaches past the end.
-        WireError: unknown type, flags or kind of value; bytes after the end; a row that
-            `column_counts` contradicts.
+        WireError: unknown type, flags or kind of value; bytes after the end.
     """
-    reader = _Reader(payload, column_counts, encoding)
-    tag = reader.take(1)
-    parser = _PARSERS.get(tag)
+    reader = Reader(payload, encoding)
+    parser = PARSERS.get(reader.take(1))
     if parser is None:
         raise reader.fail("unknown type of message")
-    xid = reader.change_xid() if is_streamed and tag in _WITH_XID else None
     message = parser(reader)
-    if xid is not None:
-        message = Streamed(xid, cast("Change", message))
     reader.end()
     return message
 
 
-def _begin(reader: _Reader) -> Begin:
+def _begin(reader: Reader) -> Begin:
     return Begin(reader.number(8), reader.time_us(), reader.number(4))
 
 
-def _commit(reader: _Reader) -> Commit:
+def _commit(reader: Reader) -> Commit:
     reader.flags(0, "commit")
     return Commit(reader.number(8), reader.number(8), reader.time_us())
 
 
-def _origin(reader: _Reader) -> Origin:
+def _origin(reader: Reader) -> Origin:
     return Origin(reader.number(8), reader.string())
 
 
-def _new(reader: _Reader, tag: bytes, oid: int) -> Tuple:
+def _new(reader: Reader, tag: bytes, oid: int) -> Tuple:
     if tag != Image.NEW:
         raise reader.fail("no new tuple where one must be")
     return reader.row(oid, is_old=False)
 
 
-def _insert(reader: _Reader) -> Insert:
+def _insert(reader: Reader) -> Insert:
     oid = reader.relation_oid()
     return Insert(oid, _new(reader, reader.take(1), oid))
 
 
-def _update(reader: _Reader) -> Update:
+def _update(reader: Reader) -> Update:
     oid, tag = reader.relation_oid(), reader.take(1)
     if tag not in (Image.KEY, Image.OLD):
         return Update(oid, None, None, _new(reader, tag, oid))
@@ -383,7 +266,7 @@ def _update(reader: _Reader) -> Update:
     return Update(oid, tag.decode(), old, _new(reader, reader.take(1), oid))
 
 
-def _delete(reader: _Reader) -> Delete:
+def _delete(reader: Reader) -> Delete:
     oid, tag = reader.relation_oid(), reader.take(1)
     if tag == Image.NONE:
         return Delete(oid, tag.decode(), ())
@@ -392,76 +275,35 @@ def _delete(reader: _Reader) -> Delete:
     return Delete(oid, tag.decode(), reader.row(oid, is_old=True))
 
 
-def _truncate(reader: _Reader) -> Truncate:
+def _truncate(reader: Reader) -> Truncate:
     count = reader.number(4)
     bits = reader.flags(_CASCADE | _RESTART_IDENTITY, "truncate")
     oids = tuple(reader.relation_oid() for _ in range(count))
     return Truncate(oids, bool(bits & _CASCADE), bool(bits & _RESTART_IDENTITY))
 
 
-def _logical(reader: _Reader) -> LogicalMessage:
+def _logical(reader: Reader) -> LogicalMessage:
     flags = reader.flags(_TRANSACTIONAL, "logical message")
     return LogicalMessage(
         bool(flags), reader.number(8), reader.string(), reader.take(reader.number(4))
     )
 
 
-def _gauss_begin(reader: _Reader) -> GaussBegin:
-    return GaussBegin(
-        reader.number(8),
-        reader.int63(),
-        reader.int63(),
-        reader.sent_time_us(),
-        reader.number(4) or None,
-        reader.string(),
-    )
-
-
-def _gauss_commit(reader: _Reader) -> GaussCommit:
-    return GaussCommit(reader.number(8), reader.int63(), reader.sent_time_us(), reader.int63())
-
-
-def _stream_start(reader: _Reader) -> StreamStart:
-    return StreamStart(reader.number(4), bool(reader.flags(1, "block")))
-
-
-def _stream_stop(_reader: _Reader) -> StreamStop:
-    return StreamStop()
-
-
-def _stream_commit(reader: _Reader) -> StreamCommit:
-    xid = reader.number(4)
-    reader.flags(0, "commit")
-    return StreamCommit(xid, reader.number(8), reader.number(8), reader.time_us())
-
-
-def _stream_abort(reader: _Reader) -> StreamAbort:
-    xid, subxid = reader.number(4), reader.number(4)
-    if reader.next == len(reader.payload):
-        return StreamAbort(xid, subxid, None, None)
-    return StreamAbort(xid, subxid, reader.number(8), reader.time_us())
-
-
-def _prepare_begin(reader: _Reader) -> PrepareBegin:
+def _prepare_begin(reader: Reader) -> PrepareBegin:
     return PrepareBegin(*reader.prepared())
 
 
-def _prepare(reader: _Reader) -> Prepare:
+def _prepare(reader: Reader) -> Prepare:
     reader.flags(0, "prepare")
     return Prepare(*reader.prepared())
 
 
-def _stream_prepare(reader: _Reader) -> StreamPrepare:
-    reader.flags(0, "prepare")
-    return StreamPrepare(*reader.prepared())
-
-
-def _commit_prepared(reader: _Reader) -> CommitPrepared:
+def _commit_prepared(reader: Reader) -> CommitPrepared:
     reader.flags(0, "commit")
     return CommitPrepared(*reader.prepared())
 
 
-def _rollback_prepared(reader: _Reader) -> RollbackPrepared:
+def _rollback_prepared(reader: Reader) -> RollbackPrepared:
     reader.flags(0, "rollback")
     prepare_end_lsn, end_lsn, time_us = reader.number(8), reader.number(8), reader.time_us()
     return RollbackPrepared(
@@ -469,26 +311,7 @@ def _rollback_prepared(reader: _Reader) -> RollbackPrepared:
     )
 
 
-def _notice(reader: _Reader) -> Notice:
-    return Notice(reader.number(1), reader.take(reader.number(4)))
-
-
-def _heartbeat(reader: _Reader) -> Heartbeat:
-    return Heartbeat(reader.number(8), reader.number(8), reader.number(8, signed=True))
-
-
-_WITH_XID: Final = frozenset(
-    {
-        Letter.RELATION,
-        Letter.TYPE,
-        Letter.INSERT,
-        Letter.UPDATE,
-        Letter.DELETE,
-        Letter.TRUNCATE,
-        Letter.MESSAGE,
-    }
-)
-_PARSERS: Final[dict[bytes, Callable[[_Reader], Message]]] = {
+PARSERS: Final[Mapping[bytes, Callable[[Reader], Message]]] = {
     Letter.BEGIN: _begin,
     Letter.COMMIT: _commit,
     Letter.ORIGIN: _origin,
@@ -499,17 +322,8 @@ _PARSERS: Final[dict[bytes, Callable[[_Reader], Message]]] = {
     Letter.DELETE: _delete,
     Letter.TRUNCATE: _truncate,
     Letter.MESSAGE: _logical,
-    Letter.STREAM_START: _stream_start,
-    Letter.STREAM_STOP: _stream_stop,
-    Letter.STREAM_COMMIT: _stream_commit,
-    Letter.STREAM_ABORT: _stream_abort,
     Letter.PREPARE_BEGIN: _prepare_begin,
     Letter.PREPARE: _prepare,
-    Letter.STREAM_PREPARE: _stream_prepare,
     Letter.COMMIT_PREPARED: _commit_prepared,
     Letter.ROLLBACK_PREPARED: _rollback_prepared,
-    Letter.GAUSS_BEGIN: _gauss_begin,
-    Letter.GAUSS_COMMIT: _gauss_commit,
-    Letter.NOTICE: _notice,
-    Letter.HEARTBEAT: _heartbeat,
 }

@@ -1,6 +1,6 @@
 """The plain decoder: what a decoded batch must hold, by way of the plain parser.
 
-Built from `protocol.canonical` and `protocol.values` alone, row by row, so that it shares
+Built from `twins.canonical` and `protocol.values` alone, row by row, so that it shares
 no code with the fast decoder.
 """
 
@@ -9,12 +9,12 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
+from twins import canonical as pgoutput
+from twins.canonical import Absent
 from twins.values import Misfit, decode_value
 
 from gaussdecode.errors import WireError
 from gaussdecode.model.relation import Relation
-from gaussdecode.protocol import canonical as pgoutput
-from gaussdecode.protocol.canonical import Absent
 from gaussdecode.protocol.notices import Notice
 from kit import wire
 from kit.decoded import OLD_COLUMN, Entry, Event, EventKind, Part

@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kit import wire
+from twins import canonical as pgoutput
+from twins.canonical import Absent
 
 from gaussdecode.errors import TruncatedError, WireError
 from gaussdecode.model.relation import ReplicaIdentity
-from gaussdecode.protocol import canonical as pgoutput
-from gaussdecode.protocol.canonical import Absent
+from gaussdecode.protocol import canonical
 from gaussdecode.protocol.described import RelationColumn, RelationMessage, TypeMessage
 from gaussdecode.wire.encoding import find_encoding
 
@@ -80,6 +81,11 @@ MESSAGES: list[tuple[bytes, pgoutput.Message]] = [
 def test_messages(payload: bytes, message: pgoutput.Message) -> None:
     """Every field comes out where it belongs."""
     assert pgoutput.parse(payload) == message
+    if payload[:1] in canonical.PARSERS:
+        assert canonical.parse(payload) == message
+    else:
+        with pytest.raises(WireError, match="unknown type"):
+            canonical.parse(payload)
 
 
 @pytest.mark.parametrize("payload", [payload for payload, _ in MESSAGES], ids=lambda each: each[:1])

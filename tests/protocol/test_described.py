@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kit import wire
+from twins.canonical import Streamed, parse
 
 from gaussdecode.errors import TruncatedError, WireError
 from gaussdecode.model.types import ColumnType, Kind
-from gaussdecode.protocol.canonical import Streamed, parse
 from gaussdecode.protocol.described import RelationMessage, describe, parse_description
 
 RELATION = wire.relation_message([(1, "id", 23, -1), (0, "note", 25, -1)], name="orders")

@@ -15,12 +15,12 @@ from kit.decoded import Entry, EventKind, read_entry
 from kit.install import PSYCOPG_C
 from kit.postgres import Database, Postgres
 from kit.proxy import Fault, Proxy
+from twins.canonical import Commit, Insert, LogicalMessage, parse
 
 from gaussdecode.errors import IdentityError, LoginRefusedError, SourceError, SourceRefusedError
 from gaussdecode.ipc.control import Word
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.types import ColumnType, Kind
-from gaussdecode.protocol.canonical import Commit, Insert, LogicalMessage, parse
 from gaussdecode.protocol.described import RelationMessage
 from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.postgresql.connection import connect

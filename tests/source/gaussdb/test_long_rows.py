@@ -11,12 +11,12 @@ from kit import gaussrandom as gr
 from kit import gausswire as gw
 from kit import wire
 from kit.gaussprofile import V6_0_0
+from twins.canonical import Insert, parse
 
 from gaussdecode._wire import BatchDecoder
 from gaussdecode.errors import WireError
 from gaussdecode.ipc.control import Control, Word
 from gaussdecode.ipc.ring import Ring
-from gaussdecode.protocol.canonical import Insert, parse
 from gaussdecode.source._dispatch import Dispatcher
 from gaussdecode.source._receive import End
 from gaussdecode.source._status import StatusClock

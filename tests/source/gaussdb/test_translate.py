@@ -14,18 +14,7 @@ from typing import Any, Final
 import pytest
 from kit import gaussrandom as gr
 from kit import gausswire as gw
-from twins.gaussformats import PlainTranslator
-
-from gaussdecode.errors import (
-    LostRowError,
-    SequenceError,
-    SourceRefusedError,
-    TruncatedError,
-    WireError,
-)
-from gaussdecode.model.relation import ReplicaIdentity
-from gaussdecode.model.shape import Definition, Shape
-from gaussdecode.protocol.canonical import (
+from twins.canonical import (
     Absent,
     Delete,
     GaussBegin,
@@ -38,6 +27,17 @@ from gaussdecode.protocol.canonical import (
     Update,
     parse,
 )
+from twins.gaussformats import PlainTranslator
+
+from gaussdecode.errors import (
+    LostRowError,
+    SequenceError,
+    SourceRefusedError,
+    TruncatedError,
+    WireError,
+)
+from gaussdecode.model.relation import ReplicaIdentity
+from gaussdecode.model.shape import Definition, Shape
 from gaussdecode.source.gaussdb.identity import Nulls, nulls_of
 from gaussdecode.source.gaussdb.relations import GaussRelations, TableCatalog
 from gaussdecode.source.gaussdb.translate._translator import Translator

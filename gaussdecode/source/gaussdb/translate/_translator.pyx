@@ -16,7 +16,7 @@ in UTF-8. It refuses to know sockets, clocks, the catalogue and what becomes of 
 A binary record is u32 size, u64 lsn, a letter and its body; the separator is not in the
 size. Sizes of statements include the LSN. A binary heartbeat may come without size and LSN.
 
-Canonical messages (integers big-endian; I U D T M as in `protocol/canonical.py`):
+Canonical messages (integers big-endian; I U D T M as in `tests/twins/canonical.py`):
 
 | letter | message | layout after the letter |
 |---|---|---|
