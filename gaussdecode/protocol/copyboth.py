@@ -12,7 +12,7 @@ same in C; its tests compare the two.
 
 import dataclasses
 import struct
-from typing import Final, Self
+from typing import Final
 
 from gaussdecode.errors import TruncatedError, WireError
 from gaussdecode.model.lsn import Lsn
@@ -30,32 +30,11 @@ class XLogData:
 
     Attributes:
         start_lsn: WAL position of what the payload describes; 0 where there is none.
-        end_lsn: the same number, for logical slots.
-        server_time_us: microseconds since 2000-01-01 UTC.
         payload: one message of the output plug-in.
     """
 
     start_lsn: Lsn
-    end_lsn: Lsn
-    server_time_us: int
     payload: bytes
-
-    def to_bytes(self) -> bytes:
-        """Build the CopyData payload."""
-        return (
-            _XLOG_DATA.pack(b"w", self.start_lsn, self.end_lsn, self.server_time_us) + self.payload
-        )
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> Self:
-        """Parse a CopyData payload that begins with ``w``.
-
-        Raises:
-            TruncatedError: the header is cut off.
-        """
-        _need(data, _XLOG_DATA.size)
-        _, start_lsn, end_lsn, time_us = _XLOG_DATA.unpack_from(data)
-        return cls(Lsn(start_lsn), Lsn(end_lsn), time_us, data[_XLOG_DATA.size :])
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -63,95 +42,61 @@ class Keepalive:
     """The server says how far it has read, and whether it wants an answer.
 
     Attributes:
-        wal_end: the WAL is decoded and sent up to here.
-        server_time_us: microseconds since 2000-01-01 UTC.
+        wal_end: the WAL is decoded and sent up to here; of GaussDB: end of what its reader has read.
         reply_wanted: answer at once, or the server will end the connection.
     """
 
     wal_end: Lsn
-    server_time_us: int
     reply_wanted: bool
 
-    def to_bytes(self) -> bytes:
-        """Build the CopyData payload."""
-        return _KEEPALIVE.pack(b"k", self.wal_end, self.server_time_us, self.reply_wanted)
 
-    @classmethod
-    def from_bytes(cls, data: bytes) -> Self:
-        """Parse a CopyData payload that begins with ``k``.
+def status_update(written: Lsn, durable: Lsn, time_us: int, *, reply_wanted: bool) -> bytes:
+    """Say what the client has; the server may forget what is durable.
 
-        Raises:
-            TruncatedError: it is cut off.
-            WireError: bytes follow its end.
-        """
-        _need(data, _KEEPALIVE.size)
-        _end(data, _KEEPALIVE.size)
-        _, wal_end, time_us, reply = _KEEPALIVE.unpack(data)
-        return cls(Lsn(wal_end), time_us, reply != 0)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class StatusUpdate:
-    """What the client has; the server may forget what is flushed.
-
-    Attributes:
-        written_lsn: the highest position received.
-        flushed_lsn: the durable position; 0 confirms nothing.
-        applied_lsn: we always send the durable position.
-        client_time_us: microseconds since 2000-01-01 UTC.
+    Args:
+        written: the highest position received.
+        durable: the durable position; 0 confirms nothing.
+        time_us: microseconds since 2000-01-01 UTC.
         reply_wanted: ask the server for a keepalive.
     """
-
-    written_lsn: Lsn
-    flushed_lsn: Lsn
-    applied_lsn: Lsn
-    client_time_us: int
-    reply_wanted: bool
-
-    def to_bytes(self) -> bytes:
-        """Build the CopyData payload."""
-        return _STATUS.pack(
-            b"r",
-            self.written_lsn,
-            self.flushed_lsn,
-            self.applied_lsn,
-            self.client_time_us,
-            self.reply_wanted,
-        )
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> Self:
-        """Parse a CopyData payload that begins with ``r``.
-
-        Raises:
-            TruncatedError: it is cut off.
-            WireError: bytes follow its end.
-        """
-        _need(data, _STATUS.size)
-        _end(data, _STATUS.size)
-        _, written, flushed, applied, time_us, reply = _STATUS.unpack(data)
-        return cls(Lsn(written), Lsn(flushed), Lsn(applied), time_us, reply != 0)
+    return _STATUS.pack(b"r", written, durable, durable, time_us, reply_wanted)
 
 
 def parse_server(data: bytes) -> XLogData | Keepalive:
     """Parse one CopyData payload from the server.
 
     Raises:
-        WireError: it is empty, or begins with another letter than ``w`` and ``k``.
+        WireError: it is empty or damaged, or begins with another letter than ``w`` and ``k``.
     """
-    _need(data, 1)
-    if data[:1] == b"w":
-        return XLogData.from_bytes(data)
-    if data[:1] == b"k":
-        return Keepalive.from_bytes(data)
-    raise WireError(f"unknown replication message type {data[0]:#04x}", 0)
+    if data[:1] != b"k":
+        return parse_data(data)
+    check_size(data, _KEEPALIVE.size)
+    _, wal_end, _, reply = _KEEPALIVE.unpack(data)
+    return Keepalive(Lsn(wal_end), reply != 0)
 
 
-def _need(data: bytes, size: int) -> None:
+def parse_data(data: bytes) -> XLogData:
+    """Parse an XLogData, which both products lay out alike.
+
+    Raises:
+        WireError: it is cut off, or begins with another letter.
+    """
+    if data[:1] not in (b"", b"w"):
+        raise WireError(f"unknown replication message type {data[0]:#04x}", 0)
+    if len(data) < _XLOG_DATA.size:
+        raise TruncatedError(f"need {_XLOG_DATA.size} bytes, have {len(data)}", len(data))
+    _, start_lsn, _, _ = _XLOG_DATA.unpack_from(data)
+    return XLogData(Lsn(start_lsn), data[_XLOG_DATA.size :])
+
+
+def check_size(data: bytes, size: int) -> None:
+    """See that a message has its length.
+
+    Raises:
+        TruncatedError: it is cut off.
+        WireError: bytes follow its end.
+    """
     if len(data) < size:
         raise TruncatedError(f"need {size} bytes, have {len(data)}", len(data))
-
-
-def _end(data: bytes, size: int) -> None:
     if len(data) > size:
         raise WireError(f"{len(data) - size} bytes follow the end of the message", size)

@@ -14,7 +14,6 @@ from gaussdecode.cli import main
 from gaussdecode.errors import EX_OK, EX_PROTOCOL
 from gaussdecode.model.landing import SourceIdentity
 from gaussdecode.model.lsn import Lsn
-from gaussdecode.protocol.copyboth import XLogData
 from gaussdecode.source.capture import CaptureHeader, CaptureWriter
 
 pytestmark = pytest.mark.integration
@@ -81,7 +80,7 @@ def replay(messages: Sequence[bytes], directory: Path) -> tuple[int, landing.Lan
     file, root = directory / "recording", directory / "landing"
     with CaptureWriter(file, _HEADER) as writer:
         for at, message in zip(itertools.count(0x110), messages, strict=False):
-            writer.add(XLogData(Lsn(at), Lsn(at), 0, message).to_bytes())
+            writer.add(wire.xlog_data(at, message))
         writer.finish()
     status = main(["replay", str(file), "--root", str(root)])
     return status, landing.read(root)

@@ -1,8 +1,12 @@
 """The golden vectors of openGauss: bytes and what they mean."""
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
+
+from gaussdecode.errors import TruncatedError
+from gaussdecode.protocol.gaussdb.messages import Message, MessageReader
 
 _FILE: Final = Path(__file__).parent.parent / "vectors" / "opengauss.json"
 _ALL: Final = {
@@ -25,3 +29,13 @@ def meaning(name: str) -> dict[str, Any]:  # Any: JSON
     """What the bytes of one vector say."""
     found: dict[str, Any] = _ALL[name]["decoded"]
     return found
+
+
+def split_all(data: bytes) -> Iterable[Message]:
+    """Messages that are all there; a last one that is cut off is an error."""
+    reader = MessageReader()
+    reader.feed(data)
+    while (message := reader.take()) is not None:
+        yield message
+    if rest := reader.rest():
+        raise TruncatedError("a message is cut off", len(data) - len(rest))

@@ -230,6 +230,16 @@ def relation(
     return Relation(version, oid, "public", f"t{oid}", ReplicaIdentity.DEFAULT, columns, filtered)
 
 
+def xlog_data(lsn: int, message: bytes) -> bytes:
+    """What is in CopyData: a message with its header."""
+    return b"w" + struct.pack(">QQq", lsn, lsn, 0) + message
+
+
+def keepalive(wal_end: int, *, wants_reply: bool = False) -> bytes:
+    """What is in CopyData: how far the server is."""
+    return b"k" + struct.pack(">QqB", wal_end, 0, wants_reply)
+
+
 def padded(record: bytes) -> bytes:
     """Pad with zeros to a multiple of 8."""
     return record + bytes(-len(record) % 8)

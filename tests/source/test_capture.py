@@ -13,7 +13,6 @@ from gaussdecode.errors import ConfigError, IdentityError, WireError
 from gaussdecode.ipc.control import Word
 from gaussdecode.model.landing import SourceIdentity
 from gaussdecode.model.lsn import Lsn
-from gaussdecode.protocol.copyboth import Keepalive, XLogData
 from gaussdecode.settings.rules import SourceKind
 from gaussdecode.settings.source_sections import DecodingConfig
 from gaussdecode.source.address import SourceAddress
@@ -31,9 +30,9 @@ HEADER = CaptureHeader(
     created_time=1.5,
 )
 FRAMES = [
-    XLogData(Lsn(0x110), Lsn(0x110), 0, wire.begin()).to_bytes(),
-    XLogData(Lsn(0x2030), Lsn(0x2030), 0, wire.commit()).to_bytes(),
-    Keepalive(Lsn(0x3000), 0, False).to_bytes(),
+    wire.xlog_data(0x110, wire.begin()),
+    wire.xlog_data(0x2030, wire.commit()),
+    wire.keepalive(0x3000),
 ]
 
 
@@ -155,9 +154,7 @@ def test_reader_refuses_a_capture_with_a_damaged_frame(tmp_path: Path, make_read
 
 def test_reader_says_where_the_stream_breaks_the_protocol(tmp_path: Path, make_reader: Any) -> None:
     """Position of the message and the open transaction, whatever found the error."""
-    begin = [
-        XLogData(Lsn(lsn), Lsn(lsn), 0, wire.begin(xid=735)).to_bytes() for lsn in (0x3000, 0x3001)
-    ]
+    begin = [wire.xlog_data(lsn, wire.begin(xid=735)) for lsn in (0x3000, 0x3001)]
     main = make_reader(_settings(write(tmp_path / "c", begin)))
     main.go()
     assert str(main.error()).endswith("near 0/3001, in transaction 735")

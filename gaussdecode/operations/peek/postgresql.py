@@ -10,7 +10,7 @@ from gaussdecode.operations.connections import open_server
 from gaussdecode.operations.peek.output import Limits, Output
 from gaussdecode.operations.peek.styles import Styler
 from gaussdecode.protocol import canonical as pgoutput
-from gaussdecode.protocol.copyboth import EPOCH_US, Keepalive, StatusUpdate, parse_server
+from gaussdecode.protocol.copyboth import EPOCH_US, Keepalive, parse_server, status_update
 from gaussdecode.settings.sections import Config
 from gaussdecode.settings.source_sections import DecodingConfig
 from gaussdecode.source.postgresql.connection import Connection
@@ -161,8 +161,8 @@ class _Printing:
         now_us = time.time_ns() // 1000 - EPOCH_US
         confirmed = self._output.confirmed  # as long as it is 0, nothing is
         written = max(self._written, confirmed)
-        status = StatusUpdate(written, confirmed, confirmed, now_us, is_reply_wanted)
-        self._connection.send_frame(status.to_bytes())
+        status = status_update(written, confirmed, now_us, reply_wanted=is_reply_wanted)
+        self._connection.send_frame(status)
         self._next_status = time.monotonic() + _STATUS_SECONDS
 
     def _is_last(self, data: bytes) -> bool:

@@ -14,7 +14,7 @@ UTF-8 (the server may speak before it knows the client's encoding) are kept esca
 import dataclasses
 import enum
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from gaussdecode.errors import TruncatedError, WireError
@@ -379,26 +379,3 @@ def _c_string(text: str) -> bytes:
     if b"\0" in data:
         raise ValueError("a NUL byte cannot be sent")
     return data + b"\0"
-
-
-# ---- the server's side, for recordings and tests -------------------------------------------
-
-
-def backend(tag: Tag, body: bytes = b"") -> bytes:
-    """Build a message as the server does."""
-    return frontend(tag.value, body)
-
-
-def split_all(data: bytes) -> Iterable[Message]:
-    """Read messages that are all there.
-
-    Raises:
-        TruncatedError: the last one is cut off.
-        WireError: one is damaged.
-    """
-    reader = MessageReader(COMMAND_LIMIT_BYTES)
-    reader.feed(data)
-    while (message := reader.take()) is not None:
-        yield message
-    if rest := reader.rest():
-        raise TruncatedError("a message is cut off", len(data) - len(rest))

@@ -21,7 +21,8 @@ from typing import Any, Final
 from gaussdecode.errors import StreamError, WireError
 from gaussdecode.model.landing import SourceIdentity
 from gaussdecode.model.lsn import Lsn
-from gaussdecode.protocol.gaussdb.copyboth import Keepalive, parse_server
+from gaussdecode.protocol.copyboth import Keepalive
+from gaussdecode.protocol.gaussdb.copyboth import parse_server
 from gaussdecode.protocol.gaussdb.options import (
     StreamRequest,
     is_batched,

@@ -9,13 +9,9 @@ from typing import Final
 
 from gaussdecode.errors import SequenceError, SourceError
 from gaussdecode.model.lsn import Lsn
+from gaussdecode.protocol.copyboth import Keepalive
 from gaussdecode.protocol.gaussdb import messages
-from gaussdecode.protocol.gaussdb.copyboth import (
-    Keepalive,
-    StatusUpdate,
-    check_flush,
-    parse_server,
-)
+from gaussdecode.protocol.gaussdb.copyboth import check_flush, parse_server, status_update
 from gaussdecode.protocol.gaussdb.messages import Message, MessageReader, Tag
 from gaussdecode.source.gaussdb.connection import GaussConnection
 from gaussdecode.source.stream import FrameStream
@@ -117,8 +113,8 @@ class GaussStream(FrameStream):
 
     def _send(self, written: Lsn, confirmed: Lsn, time_us: int, *, is_reply_wanted: bool) -> None:
         check_flush(confirmed, self._reached)
-        update = StatusUpdate.of(written, confirmed, time_us, reply_wanted=is_reply_wanted)
-        self._connection.send(messages.copy_data(update.to_bytes()))
+        update = status_update(written, confirmed, time_us, reply_wanted=is_reply_wanted)
+        self._connection.send(messages.copy_data(update))
 
     def _end(self) -> None:
         self._connection.end_stream()

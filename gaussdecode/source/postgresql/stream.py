@@ -1,7 +1,7 @@
 """Read a stream of PostgreSQL frame by frame, over libpq."""
 
 from gaussdecode.model.lsn import Lsn
-from gaussdecode.protocol.copyboth import Keepalive, StatusUpdate, parse_server
+from gaussdecode.protocol.copyboth import Keepalive, parse_server, status_update
 from gaussdecode.source.postgresql.connection import Connection
 from gaussdecode.source.stream import FrameStream
 
@@ -39,8 +39,8 @@ class Stream(FrameStream):
         return message.start_lsn, False
 
     def _send(self, written: Lsn, confirmed: Lsn, time_us: int, *, is_reply_wanted: bool) -> None:
-        update = StatusUpdate(written, confirmed, confirmed, time_us, is_reply_wanted)
-        self._connection.send_frame(update.to_bytes())
+        update = status_update(written, confirmed, time_us, reply_wanted=is_reply_wanted)
+        self._connection.send_frame(update)
 
     def _end(self) -> None:
         self._connection.end_stream()

@@ -7,7 +7,7 @@ import struct
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kit.vectors import meaning, vector, vector_bytes
+from kit.vectors import meaning, split_all, vector, vector_bytes
 
 from gaussdecode.errors import GaussDecodeError, SourceRefusedError, WireError
 from gaussdecode.protocol.gaussdb import auth, messages
@@ -21,7 +21,7 @@ TOKEN = bytes.fromhex("a1b2c3d4")
 
 def request(name: str) -> AuthRequest:
     """The request of a vector."""
-    ((message),) = messages.split_all(vector_bytes(name))
+    ((message),) = split_all(vector_bytes(name))
     return messages.parse_authentication(message.body)
 
 

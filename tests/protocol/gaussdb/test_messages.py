@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kit.scripted import answer, error, notice, startup_parameters
-from kit.vectors import meaning, vector_bytes
+from kit.vectors import meaning, split_all, vector_bytes
 
 from gaussdecode.errors import TruncatedError, WireError
 from gaussdecode.protocol.gaussdb import messages
@@ -16,12 +16,12 @@ from gaussdecode.protocol.gaussdb.messages import Message, MessageReader, Tag
 
 CONVERSATION = b"".join(
     (
-        messages.backend(Tag.NEGOTIATE, struct.pack(">II", 3 << 16, 1) + b"_pq_.x\0"),
+        messages.frontend(Tag.NEGOTIATE.value, struct.pack(">II", 3 << 16, 1) + b"_pq_.x\0"),
         vector_bytes("A01"),
-        messages.backend(Tag.AUTHENTICATION, bytes(4)),
-        messages.backend(Tag.PARAMETER, b"server_encoding\0GBK\0"),
-        messages.backend(Tag.BACKEND_KEY, bytes(12)),
-        messages.backend(Tag.READY, b"I"),
+        messages.frontend(Tag.AUTHENTICATION.value, bytes(4)),
+        messages.frontend(Tag.PARAMETER.value, b"server_encoding\0GBK\0"),
+        messages.frontend(Tag.BACKEND_KEY.value, bytes(12)),
+        messages.frontend(Tag.READY.value, b"I"),
         answer(("a", "b"), ("1", None), ("", "é")),
         notice("look"),
         error("42704", "gone", H="make it"),
@@ -40,7 +40,7 @@ PARSERS: dict[Tag, Callable[[bytes], object]] = {
     Tag.COMMAND_COMPLETE: messages.parse_command_complete,
     Tag.COPY_BOTH: messages.parse_copy_both,
 }
-ALL = list(messages.split_all(CONVERSATION))
+ALL = list(split_all(CONVERSATION))
 
 
 def collect(pieces: list[bytes]) -> list[Message]:
@@ -70,7 +70,7 @@ def test_every_prefix_is_whole_messages_or_truncated(at: int) -> None:
     """Nothing is made up for what did not come."""
     found: list[Message] = []
     with contextlib.suppress(TruncatedError):
-        found.extend(messages.split_all(CONVERSATION[:at]))
+        found.extend(split_all(CONVERSATION[:at]))
     assert found == ALL[: len(found)]
     assert len(found) < len(ALL)
 
@@ -100,7 +100,7 @@ def test_mutated_bytes_end_in_messages_or_a_typed_error(data: st.DataObject) -> 
     for _ in range(data.draw(st.integers(1, 6))):
         damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
     with contextlib.suppress(WireError):
-        for message in messages.split_all(bytes(damaged)):
+        for message in split_all(bytes(damaged)):
             with contextlib.suppress(WireError):
                 PARSERS.get(message.tag, len)(message.body)
 
@@ -150,9 +150,9 @@ def test_rest_is_what_no_message_took() -> None:
 
 def test_copy_both_vector() -> None:
     """W01, both ways."""
-    ((message),) = messages.split_all(vector_bytes("W01"))
+    ((message),) = split_all(vector_bytes("W01"))
     messages.parse_copy_both(message.body)
-    assert messages.backend(Tag.COPY_BOTH, message.body) == vector_bytes("W01")
+    assert messages.frontend(Tag.COPY_BOTH.value, message.body) == vector_bytes("W01")
     assert meaning("W01") == {"message": "CopyBothResponse", "format": 0, "columns": 0}
     with pytest.raises(WireError, match="1 columns"):
         messages.parse_copy_both(b"\0\0\1\0\0")

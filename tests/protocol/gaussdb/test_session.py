@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kit.scripted import answer, error, notice, startup_parameters
-from kit.vectors import vector_bytes
+from kit.vectors import split_all, vector_bytes
 
 from gaussdecode.errors import GaussDecodeError, SequenceError, SourceRefusedError, WireError
 from gaussdecode.protocol.gaussdb import messages
@@ -32,9 +32,9 @@ BODIES = {
 PAIRS = [(phase, tag) for phase in Phase for tag in Tag]
 START = b"".join(
     (
-        messages.backend(Tag.AUTHENTICATION, bytes(4)),
-        messages.backend(Tag.PARAMETER, b"server_encoding\0GBK\0"),
-        messages.backend(Tag.READY, b"I"),
+        messages.frontend(Tag.AUTHENTICATION.value, bytes(4)),
+        messages.frontend(Tag.PARAMETER.value, b"server_encoding\0GBK\0"),
+        messages.frontend(Tag.READY.value, b"I"),
     )
 )
 
@@ -47,7 +47,7 @@ def session(*, is_replication: bool = False, protocol: int = messages.PROTOCOL_3
 
 def tell(subject: Session, data: bytes) -> bytes:
     """Tell a session whole messages; give what it wants to send."""
-    return b"".join(subject.take(message) for message in messages.split_all(data))
+    return b"".join(subject.take(message) for message in split_all(data))
 
 
 def idle(*, is_replication: bool = False) -> Session:
@@ -116,7 +116,7 @@ def test_second_password_is_refused() -> None:
 def test_older_minor_version_is_taken_over() -> None:
     """Below 3.50 the server signs, which changes the length of its request."""
     subject = session()
-    tell(subject, messages.backend(Tag.NEGOTIATE, struct.pack(">II", 3 << 16, 0)))
+    tell(subject, messages.frontend(Tag.NEGOTIATE.value, struct.pack(">II", 3 << 16, 0)))
     assert subject.minor == 0
     assert tell(subject, vector_bytes("A01")) == vector_bytes("A03")
 
@@ -124,7 +124,7 @@ def test_older_minor_version_is_taken_over() -> None:
 def test_unknown_method_reaches_the_caller() -> None:
     """As an error that no retry helps."""
     with pytest.raises(SourceRefusedError, match="IAM"):
-        tell(session(), messages.backend(Tag.AUTHENTICATION, struct.pack(">i", 14)))
+        tell(session(), messages.frontend(Tag.AUTHENTICATION.value, struct.pack(">i", 14)))
 
 
 def test_answer_has_columns_and_rows() -> None:
@@ -141,9 +141,9 @@ def test_two_command_complete_are_one_answer() -> None:
     subject = idle()
     subject.ask("DROP_REPLICATION_SLOT x")
     for tag in (b"DROP_REPLICATION_SLOT\0", b"SELECT\0"):
-        tell(subject, messages.backend(Tag.COMMAND_COMPLETE, tag))
+        tell(subject, messages.frontend(Tag.COMMAND_COMPLETE.value, tag))
         assert subject.phase is Phase.BUSY
-    tell(subject, messages.backend(Tag.READY, b"I"))
+    tell(subject, messages.frontend(Tag.READY.value, b"I"))
     assert subject.phase is Phase.IDLE
 
 
@@ -156,7 +156,7 @@ def test_error_ends_a_replication_session_only() -> None:
         assert subject.error is not None
         assert subject.error["C"] == "42704"
         assert subject.phase is (Phase.FAILED if is_replication else Phase.BUSY)
-    tell(subject, messages.backend(Tag.READY, b"I"))
+    tell(subject, messages.frontend(Tag.READY.value, b"I"))
     assert subject.phase is Phase.IDLE
     subject.ask("SELECT")
     assert subject.error is None

@@ -139,7 +139,9 @@ def test_error_on_an_sql_connection_does_not() -> None:
     def script(peer: Peer) -> None:
         peer.log_in()
         peer.read_message()
-        peer.send(error("42601", "no", S="ERROR"), messages.backend(messages.Tag.READY, b"I"))
+        peer.send(
+            error("42601", "no", S="ERROR"), messages.frontend(messages.Tag.READY.value, b"I")
+        )
         peer.read_message()
         peer.send(answer(("a",), ("1",)))
 
@@ -156,9 +158,12 @@ def test_stream_starts_and_keeps_what_came_with_it() -> None:
     def script(peer: Peer) -> None:
         peer.log_in()
         assert peer.read_message()[0] == b"Q"
-        setting = messages.backend(messages.Tag.PARAMETER, b"a\0b\0")
+        setting = messages.frontend(messages.Tag.PARAMETER.value, b"a\0b\0")
         peer.send(
-            notice("wait"), setting, messages.backend(messages.Tag.COPY_BOTH, bytes(3)), begin
+            notice("wait"),
+            setting,
+            messages.frontend(messages.Tag.COPY_BOTH.value, bytes(3)),
+            begin,
         )
         assert peer.read_message() == (b"d", b"r")
         assert peer.read_message() == (b"c", b"")
@@ -187,7 +192,7 @@ def test_command_that_does_not_stream_is_no_start() -> None:
     def streams(peer: Peer) -> None:
         peer.log_in()
         peer.read_message()
-        peer.send(messages.backend(messages.Tag.COPY_BOTH, bytes(3)))
+        peer.send(messages.frontend(messages.Tag.COPY_BOTH.value, bytes(3)))
 
     with play(answers, streams) as server:
         with reach(server) as connection, pytest.raises(SequenceError, match="without starting"):
@@ -232,7 +237,7 @@ def test_version_is_asked_for_once_and_not_on_a_stream() -> None:
 LEAVES = {
     "before a word": b"",
     "inside of a message": b"R\0\0",
-    "after the log-in": messages.backend(messages.Tag.AUTHENTICATION, bytes(4)),
+    "after the log-in": messages.frontend(messages.Tag.AUTHENTICATION.value, bytes(4)),
 }
 
 
@@ -293,7 +298,7 @@ def test_damaged_answer_is_a_wire_error() -> None:
     def script(peer: Peer) -> None:
         peer.log_in()
         peer.read_message()
-        peer.send(messages.backend(messages.Tag.ROW_DESCRIPTION, b"\0\5"))
+        peer.send(messages.frontend(messages.Tag.ROW_DESCRIPTION.value, b"\0\5"))
 
     with play(script) as server:
         connection = reach(server)
@@ -389,7 +394,7 @@ def test_allow_turns_to_tls_only_before_a_password_was_given() -> None:
 
     def wrong(peer: Peer) -> None:
         peer.read_startup()
-        peer.send(messages.backend(messages.Tag.AUTHENTICATION, struct.pack(">i", 3)))
+        peer.send(messages.frontend(messages.Tag.AUTHENTICATION.value, struct.pack(">i", 3)))
         assert peer.read_message() == (b"p", PASSWORD.encode() + b"\0")
         peer.send(error("28P01", "Invalid username/password,login denied."))
 
@@ -430,7 +435,7 @@ def test_bytes_before_tls_are_not_believed() -> None:
 
     def script(peer: Peer) -> None:
         peer.read(8)
-        peer.send(b"S" + messages.backend(messages.Tag.AUTHENTICATION, bytes(4)))
+        peer.send(b"S" + messages.frontend(messages.Tag.AUTHENTICATION.value, bytes(4)))
 
     with play(script) as server, pytest.raises(SourceError, match="TLS failed"):
         connect(address(server.dsn("sslmode=require")))

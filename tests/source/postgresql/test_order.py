@@ -14,7 +14,6 @@ from gaussdecode.errors import SequenceError
 from gaussdecode.ipc.control import Control
 from gaussdecode.ipc.ring import Ring
 from gaussdecode.model.lsn import Lsn
-from gaussdecode.protocol.copyboth import XLogData
 from gaussdecode.source._dispatch import Dispatcher
 from gaussdecode.source._receive import End
 from gaussdecode.source._status import StatusClock
@@ -51,7 +50,7 @@ def frame(step: Step, *, is_in_block: bool = False) -> bytes:
         message = MESSAGES[tag]
     if is_in_block and tag.value in b"RYIUDTM":
         message = wire.of_block(message)
-    data = XLogData(Lsn(end_lsn), Lsn(end_lsn), 0, message).to_bytes()
+    data = wire.xlog_data(end_lsn, message)
     return struct.pack("<I", len(data)) + data
 
 
