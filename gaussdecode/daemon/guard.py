@@ -2,7 +2,7 @@
 
 A thread with its own connection reads the slot and the free space every `interval`. Its own connection,
 because the stream's may be busy or gone exactly then. A straight line through the newest readings predicts
-the end. The step is a pure function of the prediction, `GuardSettings` and the step before:
+the end. The step is a pure function of the prediction, `GuardConfig` and the step before:
 
 ==== ======= ============================================================================
 step name    what happens
@@ -32,6 +32,7 @@ from typing import Final
 
 from gaussdecode.errors import GaussDecodeError, error_text
 from gaussdecode.logs import Event, get_logger
+from gaussdecode.settings.sections import GuardConfig
 from gaussdecode.source.probe import SlotProbe, SlotView
 
 _LOOKS: Final = 40  # ten minutes at the default interval
@@ -47,23 +48,6 @@ class Step(enum.IntEnum):
     WARN = 1
     PAUSE = 2
     DROP = 3
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class GuardSettings:
-    """The limits of each step; None for never.
-
-    Attributes:
-        interval: seconds between two looks.
-        warn_before: seconds to the end of slot or disk.
-        pause_before: the same, for the step pause.
-        drop_slot_above: bytes of WAL that the server keeps for the slot.
-    """
-
-    interval: float
-    warn_before: float | None
-    pause_before: float | None
-    drop_slot_above: int | None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -166,7 +150,7 @@ def _can_end(view: SlotView) -> bool:
     return 2 * unconfirmed > view.retained_bytes or view.safe_bytes < 2 * view.retained_bytes
 
 
-def next_step(view: Outlook, settings: GuardSettings, now: Step) -> Step:
+def next_step(view: Outlook, settings: GuardConfig, now: Step) -> Step:
     """Choose the next step."""
     retained = None if view.look.slot is None else view.look.slot.retained_bytes
     above = settings.drop_slot_above
@@ -199,7 +183,7 @@ class Guard:
 
     def __init__(
         self,
-        settings: GuardSettings,
+        settings: GuardConfig,
         probe: SlotProbe | None,
         measure: Callable[[], tuple[float, float]],
         on_look: Callable[[], None] = lambda: None,

@@ -37,7 +37,7 @@ from gaussdecode.daemon import lost_slot, quarantine
 from gaussdecode.daemon.acts import Acts
 from gaussdecode.daemon.control import Act, ActQueue, ControlSocket
 from gaussdecode.daemon.decoders import Choice, Seen
-from gaussdecode.daemon.guard import Guard, GuardSettings, Look
+from gaussdecode.daemon.guard import Guard, Look
 from gaussdecode.daemon.httpacts import HttpActs
 from gaussdecode.daemon.idle import Idle
 from gaussdecode.daemon.notify import Notifier
@@ -345,12 +345,7 @@ class Supervisor:
     def _start_guard(self, readings: Readings) -> Guard:
         config = self._config
         guard = Guard(
-            GuardSettings(
-                interval=config.guard.interval,
-                warn_before=config.guard.warn_before,
-                pause_before=config.guard.pause_before,
-                drop_slot_above=config.guard.drop_slot_above,
-            ),
+            config.guard,
             _probe(config),
             reserve_of(config).measure,
             readings.keep,

@@ -8,7 +8,6 @@ import pytest
 
 from gaussdecode.daemon.guard import (
     Guard,
-    GuardSettings,
     Look,
     Step,
     next_step,
@@ -17,12 +16,11 @@ from gaussdecode.daemon.guard import (
     slope,
 )
 from gaussdecode.errors import SourceError
+from gaussdecode.settings.sections import GuardConfig
 from gaussdecode.source.probe import SlotView
 
 GIB = 2**30
-SETTINGS = GuardSettings(
-    interval=15.0, warn_before=7200.0, pause_before=1800.0, drop_slot_above=None
-)
+SETTINGS = GuardConfig(interval=15.0, warn_before=7200.0, pause_before=1800.0, drop_slot_above=None)
 CALM = SlotView(wal_end=100 * GIB, retained_bytes=GIB, wal_status="reserved", safe_bytes=10 * GIB)
 
 
