@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import gaussdecode
+from gaussdecode.daemon.pipeline import Pipeline
 from gaussdecode.daemon.session import Session
 from gaussdecode.daemon.session_group import SessionGroup
-from gaussdecode.daemon.status.facts import DaemonFacts, LandingFacts, Running
+from gaussdecode.daemon.status.facts import DaemonFacts, Running
 from gaussdecode.daemon.status.history import Sample
 from gaussdecode.daemon.status.limit import Limit
 from gaussdecode.daemon.status.processes import read_use
@@ -27,7 +28,7 @@ _MOST_PREPARED: Final = 20  # transactions of a status; arbitrary
 def status_document(
     facts: DaemonFacts,
     running: Running,
-    landing: LandingFacts,
+    landing: Pipeline,
     views: Sequence[SourceView],
     limit: Limit,
     troubles: Sequence[Trouble],

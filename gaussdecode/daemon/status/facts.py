@@ -1,7 +1,7 @@
 """The data that the status shows, in one class per writer and lifetime.
 
-`DaemonFacts` hold from start to end. Only main's thread changes `Running`; others read it. The landing's
-threads write `LandingFacts`.
+`DaemonFacts` hold from start to end. Only main's thread changes `Running`; others read it. What the landing's
+threads write is in the `Pipeline`.
 """
 
 import dataclasses
@@ -9,22 +9,17 @@ import itertools
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from gaussdecode.daemon.guard import Guard
 from gaussdecode.daemon.serving import Serving
 from gaussdecode.daemon.session import Session
 from gaussdecode.daemon.session_group import SessionGroup
-from gaussdecode.daemon.status.landed import Landed
 from gaussdecode.host.certificates import CertificateEnd
-from gaussdecode.metrics.metric import Labels
-from gaussdecode.model.histogram import Counted
-from gaussdecode.model.landing import SourcePosition
 from gaussdecode.settings.dsn import parameters_of
 from gaussdecode.settings.rules import SourceKind
 from gaussdecode.settings.sections import Config
 from gaussdecode.source.certificates import shown_to_servers
-from gaussdecode.source.coverage import Coverage
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -242,40 +237,3 @@ class Running:
     def note_restart(self, error: str) -> None:
         """Count a session that ended in an error of a class."""
         self.restarts = {**self.restarts, error: self.restarts.get(error, 0) + 1}
-
-
-class LandingFacts(Protocol):
-    """Data of the landing; written by the landing's threads."""
-
-    @property
-    def landed(self) -> Landed:
-        """Up to where, and what, since the start."""
-
-    @property
-    def positions(self) -> Mapping[str, SourcePosition]:
-        """Up to where each source has landed; none before there is a log."""
-
-    @property
-    def coverage(self) -> Coverage:
-        """What only one of publications and white list has."""
-
-    @property
-    def lane_count(self) -> int:
-        """Threads that encode."""
-
-    @property
-    def server_version(self) -> int | None:
-        """Of the newest stream's server, as a number; None before there was one."""
-
-    @property
-    def quarantined(self) -> Mapping[str, str]:
-        """Why some tables stand still, by title."""
-
-    def read_again_n(self, source: str | None) -> int:
-        """Up to which entry suspect tables of a source, or of all, were ordered and read again; -1: none."""
-
-    def stats(self) -> Mapping[str, float]:
-        """Counters by metric, without their prefix."""
-
-    def histograms(self) -> Mapping[str, Mapping[Labels, Counted]]:
-        """Durations by metric, without their prefix, and by labels."""

@@ -9,11 +9,12 @@ import time
 from typing import Final
 
 import gaussdecode
+from gaussdecode.daemon.pipeline import Pipeline
 from gaussdecode.daemon.session import Session
 from gaussdecode.daemon.session_group import SessionGroup
 from gaussdecode.daemon.status.changes import Changes
 from gaussdecode.daemon.status.document import status_document
-from gaussdecode.daemon.status.facts import DaemonFacts, LandingFacts, Running
+from gaussdecode.daemon.status.facts import DaemonFacts, Running
 from gaussdecode.daemon.status.history import History, Sample, series
 from gaussdecode.daemon.status.limit import WINDOW_SECONDS, Context, Limit, Stage, find_limit
 from gaussdecode.daemon.status.page import Picture
@@ -61,7 +62,7 @@ class Readings:
         landing: landed positions and counts.
     """
 
-    def __init__(self, facts: DaemonFacts, running: Running, landing: LandingFacts) -> None:
+    def __init__(self, facts: DaemonFacts, running: Running, landing: Pipeline) -> None:
         self._facts = facts
         self._running = running
         self._landing = landing

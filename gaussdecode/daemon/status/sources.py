@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from gaussdecode.daemon.guard import Guard
+from gaussdecode.daemon.pipeline import Pipeline
 from gaussdecode.daemon.session import Session
 from gaussdecode.daemon.session_group import Held, SessionGroup
-from gaussdecode.daemon.status.facts import DaemonFacts, LandingFacts, MemberFacts, Running
+from gaussdecode.daemon.status.facts import DaemonFacts, MemberFacts, Running
 from gaussdecode.daemon.status.lag import Evidence, Known, Lag, reached
 from gaussdecode.daemon.status.processes import read_use
 from gaussdecode.daemon.status.stopped import STOPPED, Stopped
@@ -95,7 +96,7 @@ class Sources:
         landing: landed positions and counts.
     """
 
-    def __init__(self, facts: DaemonFacts, running: Running, landing: LandingFacts) -> None:
+    def __init__(self, facts: DaemonFacts, running: Running, landing: Pipeline) -> None:
         self._facts = facts
         self._running = running
         self._landing = landing

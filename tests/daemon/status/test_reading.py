@@ -93,7 +93,7 @@ def test_counters_of_a_session_that_ends_are_seen_once(
 ) -> None:
     """Before it is retired, between that and its end, after it, and beside the next."""
     running = Running()
-    readings = Readings(FACTS, running, Landing())
+    readings = Readings(FACTS, running, cast("Any", Landing()))
     seen = []
     for session in (make_session(5), make_session(2)):
         running.session = session
@@ -108,7 +108,7 @@ def test_counters_of_a_session_that_ends_are_seen_once(
 def test_gauges_of_a_session_go_with_it(make_session: Callable[[int], Session]) -> None:
     """Nothing of an ended session is shown as of now."""
     running = Running(session=make_session(5))
-    readings = Readings(FACTS, running, Landing())
+    readings = Readings(FACTS, running, cast("Any", Landing()))
     assert "gaussdecode_source_received_lsn" in readings.metrics()
     assert running.session is not None
     readings.retire(running.session)
@@ -120,13 +120,13 @@ def test_every_value_is_a_metric_that_is_told_of(make_session: Callable[[int], S
     """No name that the table of metrics lacks."""
     running = Running(session=make_session(1), is_slot_lost=True)
     running.note_restart("SourceError")
-    assert set(Readings(FACTS, running, Landing()).metrics()) <= set(BY_NAME)
+    assert set(Readings(FACTS, running, cast("Any", Landing())).metrics()) <= set(BY_NAME)
 
 
 def test_what_snapshots_have_read_never_falls() -> None:
     """Whatever becomes of the tables: it is counted by those who read."""
     running = Running(snapshot=dict, snapshot_read=lambda: (7, 700))
-    values = Readings(FACTS, running, Landing()).metrics()
+    values = Readings(FACTS, running, cast("Any", Landing())).metrics()
     assert values["gaussdecode_land_snapshot_rows_total"][()] == 7
     assert values["gaussdecode_land_snapshot_bytes_total"][()] == 700
 
@@ -136,7 +136,7 @@ def test_status_shows_standing_and_landing() -> None:
     landing = Landing()
     landing.landed.reach(7, 0x100)
     running = Running(Standing("retrying", "the source is away"))
-    document = Readings(FACTS, running, landing).status()
+    document = Readings(FACTS, running, cast("Any", landing)).status()
     assert {name: document[name] for name in ("state", "detail", "entry", "durable_lsn")} == {
         "state": "retrying",
         "detail": "the source is away",
@@ -192,12 +192,16 @@ def test_the_version_is_spelled_as_the_product_does() -> None:
         landing = Landing()
         landing.server_version = number
         facts = dataclasses.replace(FACTS, source={"plugin": plugin})
-        assert Readings(facts, Running(), landing).status()["source"]["version"] == told
+        assert (
+            Readings(facts, Running(), cast("Any", landing)).status()["source"]["version"] == told
+        )
 
 
 def test_existing_rows_are_unknown_until_somebody_looked() -> None:
     """A daemon that is starting does not say that no table waits for its rows."""
-    assert Readings(FACTS, Running(), Landing()).status()["is_snapshot_settled"] is False
+    assert (
+        Readings(FACTS, Running(), cast("Any", Landing())).status()["is_snapshot_settled"] is False
+    )
 
 
 def test_ends_of_certificates_are_shown_by_the_names_of_their_settings(tmp_path: Path) -> None:
@@ -206,7 +210,7 @@ def test_ends_of_certificates_are_shown_by_the_names_of_their_settings(tmp_path:
         FACTS, certificates={"source.sslcert": CertificateEnd(tmp_path / "none.pem")}
     )
     name = "gaussdecode_daemon_certificate_end_time_seconds"
-    values = Readings(facts, Running(port_end=lambda: 7.0), Landing()).metrics()[name]
+    values = Readings(facts, Running(port_end=lambda: 7.0), cast("Any", Landing())).metrics()[name]
     assert values.pop(("monitoring.tls-certificate-file",)) == 7.0
     assert str(values) == "{('source.sslcert',): nan}"
-    assert not Readings(FACTS, Running(), Landing()).metrics()[name]
+    assert not Readings(FACTS, Running(), cast("Any", Landing())).metrics()[name]

@@ -155,7 +155,7 @@ def test_each_source_has_its_own_lag(
     known = {"through": now - 60, "wal_end": 50, "seen_time": now - 60}
     write_server_state(tmp_path, {"dn1": known, "dn2": known})
     running = Running(STREAMING, session=group({}))
-    sources = Sources(dataclasses.replace(FACTS, root=tmp_path), running, Landing())
+    sources = Sources(dataclasses.replace(FACTS, root=tmp_path), running, cast("Any", Landing()))
     sources.note()
     views = sources.look(running.session)
     assert [view.lag_bytes for view in views] == [0, 450]
@@ -177,7 +177,7 @@ def test_the_guard_sees_the_wal_of_its_own_source_only(
         )
     )
     running = Running(STREAMING, session=group({}), guard=cast("Any", guard))
-    views = Sources(FACTS, running, Landing()).look(running.session)
+    views = Sources(FACTS, running, cast("Any", Landing())).look(running.session)
     assert [view.lag_bytes for view in views] == lags
 
 
@@ -188,7 +188,7 @@ def test_the_wal_of_every_source_that_answered_counts(
     shown = SlotView(wal_end=1200, source="dn1", wal_ends={"dn1": 1200, "dn2": 700})
     guard = SimpleNamespace(outlook=SimpleNamespace(look=SimpleNamespace(at=0.0, slot=shown)))
     running = Running(STREAMING, session=group({}), guard=cast("Any", guard))
-    views = Sources(FACTS, running, Landing()).look(running.session)
+    views = Sources(FACTS, running, cast("Any", Landing())).look(running.session)
     assert [view.lag_bytes for view in views] == [200, 650]
 
 
@@ -199,7 +199,7 @@ def test_what_is_not_known_is_no_zero(
     """Without a server, or before one was heard: no lag, no position, and NaN as a metric."""
     facts = dataclasses.replace(FACTS, root=tmp_path)
     running = Running(session=group({}) if is_begun else None)
-    sources = Sources(facts, running, Landing())
+    sources = Sources(facts, running, cast("Any", Landing()))
     sources.note()
     sources.keep(is_last=True)
     assert read_server_state(tmp_path) == {}, "nothing is known that could be kept"
@@ -218,10 +218,10 @@ def test_the_last_facts_are_kept(
     """A new process with its server away goes on from them; a torn file tells nothing."""
     facts = dataclasses.replace(FACTS, root=tmp_path)
     running = Running(STREAMING, session=group({}))
-    sources = Sources(facts, running, Landing())
+    sources = Sources(facts, running, cast("Any", Landing()))
     sources.note()
     sources.keep()
-    first, second = Sources(facts, Running(), Landing()).look(None)
+    first, second = Sources(facts, Running(), cast("Any", Landing())).look(None)
     assert (first.lag_bytes, second.lag_bytes) == (None, 450)
     assert first.lag_seconds is not None
     assert first.wal_end == 1000
@@ -230,7 +230,10 @@ def test_the_last_facts_are_kept(
     whole = (tmp_path / "server.json").read_bytes()
     for torn in (whole[:-9], b"", whole.replace(b"through", b"thr0ugh"), b"[]"):
         (tmp_path / "server.json").write_bytes(torn)
-        assert [view.lag_seconds for view in Sources(facts, Running(), Landing()).look(None)] == [
+        assert [
+            view.lag_seconds
+            for view in Sources(facts, Running(), cast("Any", Landing())).look(None)
+        ] == [
             None,
             None,
         ]
@@ -244,7 +247,7 @@ def test_a_silent_server_is_not_taken_for_one_at_rest(
     session = session_of(running.session, "dn1")
     assert session is not None
     session.control.set(Word.LAST_RECEIVE_NS, time.monotonic_ns())
-    sources = Sources(FACTS, running, Landing())
+    sources = Sources(FACTS, running, cast("Any", Landing()))
     assert sources.look(running.session)[0].lag_seconds == 0.0
     late = time.monotonic() + 100
     monkeypatch.setattr("gaussdecode.daemon.status.sources.time.monotonic", lambda: late)
@@ -257,7 +260,7 @@ def test_the_one_that_the_mark_waits_for_is_late(
     """In the status and in the metrics, with its transactions."""
     held = {"dn2": Held(6.25, (RunningRow(5, 77), RunningRow(6, None)))}
     running = Running(session=group(held))
-    views = Sources(FACTS, running, Landing()).look(running.session)
+    views = Sources(FACTS, running, cast("Any", Landing())).look(running.session)
     first, second = (view.to_record() for view in views)
     assert (first["is_late"], first["held_seconds"], first["held_by"]) == (False, 0.0, [])
     assert second["is_late"] is True
@@ -272,7 +275,7 @@ def test_the_one_that_the_mark_waits_for_is_late(
 
 def test_nothing_waits_for_a_turn_where_there_is_no_order_of_csns() -> None:
     """Only lags are told of sources side by side."""
-    views = Sources(FACTS, Running(), Landing()).look(None)
+    views = Sources(FACTS, Running(), cast("Any", Landing())).look(None)
     assert set(source_values(views, is_by_csn=False)) == {
         "source_member_lag_bytes",
         "source_member_lag_seconds",
