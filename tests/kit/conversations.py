@@ -152,7 +152,7 @@ def _watch(path: Path) -> None:
 def _guard(make: type[PostgresProbe | GaussProbe]) -> Conversation:
     def talk(path: Path) -> None:
         config = load(path)
-        with make(source_address(config), config.slot) as probe:
+        with contextlib.closing(make(source_address(config), config.slot)) as probe:
             probe.look()
 
     return talk

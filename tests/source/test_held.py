@@ -1,5 +1,6 @@
 """What a probe says of transactions that hold a slot back, on a real server."""
 
+import contextlib
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -27,7 +28,7 @@ def test_old_transactions_and_their_age_are_seen(
     database.execute("CREATE TABLE public.t (id int4)")
     database.create_slot()
     config = load(make_daemon(database).config_path)
-    with PostgresProbe(source_address(config), database.slot) as probe:
+    with contextlib.closing(PostgresProbe(source_address(config), database.slot)) as probe:
         before = probe.look()
         assert before.transaction_seconds is None
         assert before.prepared_seconds is None

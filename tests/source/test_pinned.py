@@ -1,5 +1,6 @@
 """Settings on which correctness hangs hold on every connection, whatever role and database say."""
 
+import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -93,7 +94,8 @@ def _connections(database: Database, path: Path) -> Iterator[tuple[str, Callable
         with reader:
             reader.begin(view)
             yield "reader in a view", lambda name: str(reader._command(f"SHOW {name}")[0][0])  # type: ignore[attr-defined]
-    with Catalog(config) as catalog, PostgresProbe(address, database.slot) as probe:
+    probing = contextlib.closing(PostgresProbe(address, database.slot))
+    with Catalog(config) as catalog, probing as probe:
         session = catalog._connected(address)
         yield "catalogue", lambda name: str(session.query(f"SHOW {name}")[0][0])
         guard = probe._connect()

@@ -1,5 +1,6 @@
 """Connections beside the stream give up where nothing comes back and nothing breaks either."""
 
+import contextlib
 from collections.abc import Callable
 
 import pytest
@@ -32,7 +33,7 @@ def test_guard_and_catalogue_give_up_and_connect_again(
     with Proxy(port) as proxy:
         dsn = database_15.dsn.replace(f"port={port}", f"port={proxy.port}")
         config = load(make_daemon(database_15, dsn=dsn).config_path)
-        with PostgresProbe(source_address(config), database_15.slot) as guard:
+        with contextlib.closing(PostgresProbe(source_address(config), database_15.slot)) as guard:
             assert guard.look().confirmed_lsn
             proxy.plan(Fault.BLACKHOLE, 0)
             with pytest.raises(SourceError, match="has not answered for 1 seconds"):

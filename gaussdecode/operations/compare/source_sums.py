@@ -13,8 +13,9 @@ import contextlib
 import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple
 
+from gaussdecode.closing import Closing
 from gaussdecode.errors import ConfigError
 from gaussdecode.model.title import table_title
 from gaussdecode.source.address import SourceAddress
@@ -54,7 +55,7 @@ class SourceTable(NamedTuple):
     columns: Mapping[str, Spelling]
 
 
-class SourceSums(abc.ABC):
+class SourceSums(Closing):
     """One snapshot of a database, as a context."""
 
     @abc.abstractmethod
@@ -75,12 +76,6 @@ class SourceSums(abc.ABC):
             MovingError: it was emptied or rewritten after the snapshot, which then shows no rows:
                 TRUNCATE ignores snapshots.
         """
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_exception: object) -> None:
-        self.close()
 
     def sums(
         self, table: str, columns: Sequence[SourceColumn], key: Sequence[str], digits: int

@@ -15,8 +15,9 @@ catalogue costs one timeout and not one per table.
 import dataclasses
 import time
 from collections.abc import Callable, Iterable
-from typing import Final, Self, TypeVar
+from typing import Final, TypeVar
 
+from gaussdecode.closing import Closing
 from gaussdecode.errors import SourceError, SourceRefusedError
 from gaussdecode.model.columns import Attribute, Reading
 from gaussdecode.model.relation import Relation
@@ -81,7 +82,7 @@ class CatalogType:
     category: str
 
 
-class GaussCatalog:
+class GaussCatalog(Closing):
     """Looks tables and types up; opens its connection when first asked, and again when lost.
 
     Args:
@@ -96,12 +97,6 @@ class GaussCatalog:
         self._rest_until = float("-inf")
         self.failure: SourceError | None = None
         self.failure_count = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_exception: object) -> None:
-        self.close()
 
     def look_up(self, relation: Relation) -> CatalogTable:
         """The table of a relation, by its name: the stream carries no OIDs of tables."""

@@ -15,8 +15,9 @@ import ssl
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
+from gaussdecode.closing import Closing
 from gaussdecode.errors import (
     GaussDecodeError,
     SequenceError,
@@ -59,7 +60,7 @@ _OURS: Final = frozenset(
 _PROTOCOLS: Final = (messages.PROTOCOL_3_51, messages.PROTOCOL_3_0)
 
 
-class GaussConnection:
+class GaussConnection(Closing):
     """An open connection.
 
     Attributes:
@@ -90,12 +91,6 @@ class GaussConnection:
         self._secrets = target.secrets
         self._cancelled_until: float | None = None
         self._failure: GaussDecodeError | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_exception: object) -> None:
-        self.close()
 
     @property
     def parameters(self) -> dict[str, str]:

@@ -6,8 +6,9 @@ every table that is stored by row and logged.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final, Self
+from typing import Final
 
+from gaussdecode.closing import Closing
 from gaussdecode.errors import SourceError, SourceRefusedError
 from gaussdecode.model.relation import Relation
 from gaussdecode.model.shape import Shape, ShapeColumn
@@ -68,7 +69,7 @@ class _Catalog:
         return read_types(self._connection, set(oids))
 
 
-class TableReader:
+class TableReader(Closing):
     """See `export.TableReader`. Values are printed as the decoders print them.
 
     Args:
@@ -91,12 +92,6 @@ class TableReader:
         self.connection = connect_lasting(address, statement_seconds, should_stop)
         self.connection.query(f"SET statement_timeout = {int(statement_seconds * 1000)}")
         self.connection.query("SET extra_float_digits = 3")  # decoders do
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_exception: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the connection."""

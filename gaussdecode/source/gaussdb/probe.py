@@ -6,7 +6,7 @@ version that has no gs_get_parallel_decode_status(), or hides it from the role, 
 transaction numbers have 64 bits: no wraparound is watched for.
 """
 
-from typing import Final, Self
+from typing import Final
 
 from gaussdecode.errors import SourceError, SourceRefusedError
 from gaussdecode.model.lsn import Lsn
@@ -38,12 +38,6 @@ class GaussProbe:
         self._slot = slot
         self._connection: GaussConnection | None = None
         self._has_status = True
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_exception: object) -> None:
-        self.close()
 
     def look(self) -> SlotView:
         """See `probe.SlotProbe`."""

@@ -33,6 +33,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from gaussdecode.closing import Closing
 from gaussdecode.errors import SourceError, SourceRefusedError
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.source.address import SourceAddress
@@ -52,7 +53,7 @@ _HALF: Final = 1 << 31
 _MASK: Final = (1 << 32) - 1
 
 
-class View:
+class View(Closing):
     """See `export.View`; made by `open`.
 
     Attributes:
@@ -148,12 +149,6 @@ class View:
         """Let go of it; the server forgets the snapshot with its transaction."""
         self._keeper.close()
         self._clerk.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_exception: object) -> None:
-        self.close()
 
 
 class CsnView(View):

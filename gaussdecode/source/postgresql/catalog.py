@@ -15,8 +15,9 @@ else tells the key, it stays an error.
 import dataclasses
 import time
 from collections.abc import Callable
-from typing import Final, Self, TypeVar
+from typing import Final, TypeVar
 
+from gaussdecode.closing import Closing
 from gaussdecode.errors import GaussDecodeError, SourceError
 from gaussdecode.model.columns import Attribute, Reading
 from gaussdecode.model.relation import Relation, ReplicaIdentity
@@ -96,7 +97,7 @@ _PUBLISHED: Final = """
 """
 
 
-class Catalog:
+class Catalog(Closing):
     """Looks tables up; opens its connection when first asked, and again after a failure.
 
     Args:
@@ -170,12 +171,6 @@ class Catalog:
         if self._session is not None:
             self._session.close()
             self._session = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_exception: object) -> None:
-        self.close()
 
     def ask(self, question: Callable[[Connection], Answer], seconds: float) -> Answer:
         """Ask something over the connection, which is opened when there is none.

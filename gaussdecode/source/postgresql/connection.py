@@ -13,12 +13,13 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Final, NoReturn, Self
+from typing import Final, NoReturn
 
 from psycopg import OperationalError, pq
 from psycopg.conninfo import make_conninfo
 from psycopg.pq.abc import PGconn, PGresult
 
+from gaussdecode.closing import Closing
 from gaussdecode.errors import ConfigError, LoginRefusedError, SourceError, SourceRefusedError
 from gaussdecode.settings.dsn import authority_problem, is_local, parameters_of
 from gaussdecode.source.address import SourceAddress
@@ -89,7 +90,7 @@ def session_conninfo(
     return make_conninfo("", **{**defaults, **given, **own, **settings})
 
 
-class Connection:
+class Connection(Closing):
     """An open connection.
 
     Attributes:
@@ -114,12 +115,6 @@ class Connection:
         self._secret = secret
         self._gap: str | None = None
         self._ahead: ReadAhead | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_exception: object) -> None:
-        self.close()
 
     @property
     def server_version(self) -> int:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Self
 
+from gaussdecode.closing import Closing
 from gaussdecode.errors import SourceError
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.settings.sections import Config
@@ -61,7 +62,7 @@ _HIDES_ROWS: Final = """
 _SLOT_PART: Final = 40  # of our slot's name in the temporary one's; 63 is the longest
 
 
-class View:
+class View(Closing):
     """See `export.View`.
 
     Attributes:
@@ -120,12 +121,6 @@ class View:
         """Let go of it: slot and snapshot go with the connection."""
         self._connection.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_exception: object) -> None:
-        self.close()
-
 
 @contextlib.contextmanager
 def held_view(address: SourceAddress, slot: str, seconds: float) -> Iterator[tuple[Lsn, str]]:
@@ -180,7 +175,7 @@ def _watched(
         watcher.join()
 
 
-class TableReader:
+class TableReader(Closing):
     """See `export.TableReader`.
 
     Args:
@@ -213,12 +208,6 @@ class TableReader:
         )  # the server's own comes first
         self._command(f"SET statement_timeout = {int(statement_seconds * 1000)}")
         self._command(f"SET lock_timeout = {int(lock_seconds * 1000)}")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_exception: object) -> None:
-        self.connection.close()
 
     def close(self) -> None:
         """Close the connection."""

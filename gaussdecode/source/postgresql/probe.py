@@ -5,7 +5,7 @@ views that any role may read. Details that the server hides from the role (of ot
 pg_read_all_stats) are None.
 """
 
-from typing import Final, Self
+from typing import Final
 
 from gaussdecode.errors import GaussDecodeError, SourceError
 from gaussdecode.source.address import SourceAddress
@@ -53,12 +53,6 @@ class PostgresProbe:
         self._address = address
         self._slot = slot
         self._connection: Connection | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_exception: object) -> None:
-        self.close()
 
     def look(self) -> SlotView:
         """See `SlotProbe`."""
