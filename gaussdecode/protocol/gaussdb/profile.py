@@ -69,56 +69,36 @@ class VersionProfile:
         return major * 10_000 + minor * 100 + patch
 
     @property
-    def has_parallel(self) -> bool:
-        """More than one decoder can be asked for."""
-        return self._has(facts.PARALLEL)
-
-    @property
-    def has_memory_options(self) -> bool:
-        """Parallel mode knows max-txn-in-memory, parallel-queue-size, sender-timeout."""
-        return self._has(facts.MEMORY_OPTIONS)
-
-    @property
-    def has_confirmed_flush(self) -> bool:
-        """A slot shows what was confirmed."""
-        return self._has(facts.CONFIRMED_FLUSH)
-
-    @property
     def has_origins(self) -> bool:
         """The option include-originid is known."""
-        return self._has(facts.ORIGINS)
-
-    @property
-    def has_begin_xid(self) -> bool:
-        """BEGIN carries the xid in parallel mode."""
-        return self._has(facts.BEGIN_XID)
+        return self.has(facts.ORIGINS)
 
     @property
     def warns_of_loss(self) -> bool:
         """Rows lost to DDL are announced in a notice, to a session that hears warnings."""
-        return self._has(facts.WARNS)
+        return self.has(facts.WARNS)
 
     def drops_after_ddl(self, *, is_parallel: bool) -> bool:
         """Whether rows that follow DDL in their own transaction are not sent.
 
         Of GaussDB nobody outside knows, so it is not trusted.
         """
-        return self._has(facts.DROPS_PARALLEL if is_parallel else facts.DROPS_SERIAL)
+        return self.has(facts.DROPS_PARALLEL if is_parallel else facts.DROPS_SERIAL)
 
     @property
     def sends_truncate(self) -> bool:
         """Serial mppdb_decoding sends TRUNCATE, not that of partitions, and DDL."""
-        return self._has(facts.TRUNCATE)
+        return self.has(facts.TRUNCATE)
 
     @property
     def omits_nulls(self) -> bool:
         """Old tuples leave out the columns that are NULL."""
-        return self._has(facts.OMITS_NULLS)
+        return self.has(facts.OMITS_NULLS)
 
     def rounds_floats(self, plugin: str, *, is_parallel: bool) -> bool:
         """Floating point columns come with 6 or 15 digits, which is not always what they hold."""
         fact = facts.ROUNDS_SQL if plugin == SQL_DECODING else facts.ROUNDS_MPPDB
-        return not is_parallel and self._has(fact)
+        return not is_parallel and self.has(fact)
 
     @property
     def plugins(self) -> tuple[str, ...]:
@@ -129,9 +109,10 @@ class VersionProfile:
     @property
     def reads_areas(self) -> bool:
         """A stretch of the WAL can be read without a slot."""
-        return self._has(facts.AREA)
+        return self.has(facts.AREA)
 
-    def _has(self, fact: Fact) -> bool:
+    def has(self, fact: Fact) -> bool:
+        """Whether a row of the table holds."""
         if self.is_commercial:
             return fact.in_gaussdb
         return fact.holds(rank(self.version, is_candidate=self.is_candidate))

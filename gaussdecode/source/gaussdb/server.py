@@ -83,27 +83,17 @@ class GaussServerState(ServerState):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DecodeStatus:
-    """One running parallel stream, as the server sees it; what a version lacks is None.
+    """One running parallel stream, as the server sees it.
 
     Attributes:
         slot: its name.
-        decoder_count: threads.
         read_queues: items waiting for each decoder.
         decode_queues: items waiting for the sender, by decoder.
-        reader_lsn: position of the reader.
-        transaction_count: transactions that the sender holds.
-        transaction_bytes: memory they take.
-        decoded_time: time as the server spells it.
     """
 
     slot: str
-    decoder_count: int
     read_queues: tuple[int, ...]
     decode_queues: tuple[int, ...]
-    reader_lsn: Lsn | None
-    transaction_count: int | None
-    transaction_bytes: int | None
-    decoded_time: str | None
 
 
 # ---- asking --------------------------------------------------------------------------------
@@ -252,13 +242,8 @@ def decode_status(row: Cells) -> DecodeStatus:
     """Read one row of ``gs_get_parallel_decode_status()``."""
     return DecodeStatus(
         slot=row.get("slot_name") or "",
-        decoder_count=int(row.get("parallel_decode_num") or 0),
         read_queues=_queues(row.get("read_change_queue_length")),
         decode_queues=_queues(row.get("decode_change_queue_length")),
-        reader_lsn=_lsn(row.get("reader_lsn")),
-        transaction_count=_count(row.get("working_txn_cnt")),
-        transaction_bytes=_count(row.get("working_txn_memory")),
-        decoded_time=row.get("decoded_time"),
     )
 
 
@@ -271,10 +256,6 @@ def _queues(text: str | None) -> tuple[int, ...]:
 def _whole(text: str | None) -> int | None:
     """A CSN; None where the server has no such column, or the slot no such position."""
     return int(text) or None if text else None
-
-
-def _count(text: str | None) -> int | None:
-    return None if text is None else int(text)
 
 
 # ---- judging -------------------------------------------------------------------------------

@@ -3,16 +3,17 @@
 import pytest
 
 from gaussdecode.errors import SourceRefusedError
+from gaussdecode.protocol.gaussdb import facts
 from gaussdecode.protocol.gaussdb.profile import parse_version
 
 TAIL = " compiled at 2022-04-01 18:12:34 commit 0 last mr   on x86_64-unknown-linux-gnu, 64-bit"
 FACTS = (
-    "has_parallel",
-    "has_memory_options",
-    "has_confirmed_flush",
-    "has_origins",
-    "has_begin_xid",
-    "sends_truncate",
+    facts.PARALLEL,
+    facts.MEMORY_OPTIONS,
+    facts.CONFIRMED_FLUSH,
+    facts.ORIGINS,
+    facts.BEGIN_XID,
+    facts.TRUNCATE,
 )
 MATRIX = {
     "(openGauss 2.1.0 build 590b0f8e)": ("openGauss 2.1.0", "------"),
@@ -37,11 +38,11 @@ MATRIX = {
 @pytest.mark.parametrize("text", MATRIX)
 def test_profiles(text: str) -> None:
     """Name and abilities of every version that the facts tell apart."""
-    name, facts = MATRIX[text]
+    name, held = MATRIX[text]
     profile = parse_version(text + TAIL)
     assert profile.name == name
     letters = "pmcoxt"
-    assert [getattr(profile, fact) for fact in FACTS] == [letter in facts for letter in letters]
+    assert [profile.has(fact) for fact in FACTS] == [letter in held for letter in letters]
 
 
 def test_commercial_has_its_own_plugins() -> None:
