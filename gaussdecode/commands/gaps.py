@@ -27,20 +27,18 @@ from urllib.parse import unquote
 
 from gaussdecode.console.table import print_table
 from gaussdecode.errors import EX_IOERR, EX_OK, LandingError
-from gaussdecode.land.disk import Disk
 from gaussdecode.land.entry import Entries
-from gaussdecode.land.files import Files
 from gaussdecode.land.layout import read_layout
 from gaussdecode.land.names import SYSTEM_TABLES, table_directory
 from gaussdecode.land.schemas import read_schema
 from gaussdecode.land.snapshots import SnapshotStore
-from gaussdecode.land.space import SpaceWait
 from gaussdecode.model import words
 from gaussdecode.model.entry import SETTLED, WITHOUT_ROWS, CommitEntry
 from gaussdecode.model.landing import EntryKind, SchemaChange, SourcePosition
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.quarantine import ended_by
 from gaussdecode.model.title import split_title
+from gaussdecode.operations.landing_files import opened
 from gaussdecode.operations.owner import work_as_owner_of
 from gaussdecode.snapshot.choice import LEFT_OUT, tables_of
 from gaussdecode.snapshot.doubts import answered_n, names_all, read_again_by
@@ -208,9 +206,7 @@ def _entries(
     root: Path, ledgers: Ledgers
 ) -> Iterator[tuple[CommitEntry, Callable[[SchemaChange], int]]]:
     """Every entry with a function that reads the OID in a schema; then the snapshot ledgers."""
-    files = Files(root)
-    try:
-        disk = Disk(files, SpaceWait(should_stop=lambda: True), "gaps")
+    with opened(root) as disk:
         layout = read_layout(disk)
         if layout is None:
             raise LandingError(f"{root}: no landing (there is no layout.json)")
@@ -227,8 +223,6 @@ def _entries(
                 yield entry, oid_of
         sources: list[str | None] = [*layout.sources] if len(layout.sources) > 1 else [None]
         ledgers.update({source: SnapshotStore(disk).of(source).ledger() for source in sources})
-    finally:
-        files.close()
 
 
 def _where(entry: CommitEntry) -> tuple[str | None, SourcePosition]:

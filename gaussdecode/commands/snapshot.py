@@ -25,7 +25,6 @@ Examples:
 """
 
 import argparse
-import secrets
 import sys
 import time
 from pathlib import Path
@@ -33,14 +32,12 @@ from typing import Final
 
 from gaussdecode.console.progress import describe
 from gaussdecode.errors import EX_OK, EX_UNAVAILABLE, ConfigError, SourceError
-from gaussdecode.land.disk import Disk
-from gaussdecode.land.files import Files
 from gaussdecode.land.layout import read_layout
 from gaussdecode.land.snapshots import SnapshotStore
-from gaussdecode.land.space import SpaceWait
 from gaussdecode.model.title import split_title, table_title
 from gaussdecode.model.words import counted
 from gaussdecode.operations.ask_daemon import ask_status
+from gaussdecode.operations.landing_files import opened
 from gaussdecode.operations.owner import load_as_owner
 from gaussdecode.settings.sections import Config
 from gaussdecode.snapshot.choice import NEEDS_ALL_ROWS, needs_all_rows
@@ -90,9 +87,7 @@ def execute(args: argparse.Namespace) -> int:
     root = config.landing.root
     if not root.is_dir():
         raise _no_landing(config)
-    files = Files(root)
-    try:
-        disk = Disk(files, SpaceWait(should_stop=lambda: True), secrets.token_hex(8))
+    with opened(root) as disk:
         if read_layout(disk) is None:
             raise _no_landing(config)
         store = SnapshotStore(disk)
@@ -102,8 +97,6 @@ def execute(args: argparse.Namespace) -> int:
         waiter = _Waiter(config, store, sources, is_of_every=args.source is None)
         waiter.ask(titles, args.where or None, is_dropped=args.dropped)
         return EX_OK if args.no_wait else waiter.wait()
-    finally:
-        files.close()
 
 
 def _no_landing(config: Config) -> ConfigError:

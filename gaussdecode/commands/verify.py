@@ -20,16 +20,15 @@ from pathlib import Path
 
 from gaussdecode.errors import EX_OK, ConfigError, LandingError
 from gaussdecode.land.disk import Disk
-from gaussdecode.land.files import Files
 from gaussdecode.land.mirror.lost import lost_end, newest_shipped, ship_missing
 from gaussdecode.land.mirror.putting import SHIP_MISSING
 from gaussdecode.land.mirror.reading import MirrorFiles
 from gaussdecode.land.names import LAYOUT
-from gaussdecode.land.space import SpaceWait
 from gaussdecode.land.verify import Report, verify, verify_files
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.words import counted
 from gaussdecode.objects.store import open_store
+from gaussdecode.operations.landing_files import opened
 from gaussdecode.operations.owner import load_as_owner, work_as_owner_of
 
 
@@ -92,11 +91,8 @@ def _local_disk(root: Path) -> Iterator[Disk | None]:
     if not (root / LAYOUT).is_file():
         yield None
         return
-    files = Files(root)
-    try:
-        yield Disk(files, SpaceWait(should_stop=lambda: True), "verify")
-    finally:
-        files.close()
+    with opened(root) as disk:
+        yield disk
 
 
 def _say_shipped(path: str) -> None:

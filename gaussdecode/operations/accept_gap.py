@@ -27,17 +27,14 @@ from gaussdecode.console.signals import interruptible
 from gaussdecode.daemon.position import landing_position
 from gaussdecode.errors import ConfigError, SourceRefusedError
 from gaussdecode.land.commitlog import CommitLog
-from gaussdecode.land.disk import Disk
 from gaussdecode.land.entry_steps import Draft
-from gaussdecode.land.files import Files
-from gaussdecode.land.layout import read_layout
 from gaussdecode.land.snapshots import SnapshotStore
-from gaussdecode.land.space import SpaceWait
 from gaussdecode.model.entry import ENDED, CommitEntry
 from gaussdecode.model.gap import Gap, GapReason
 from gaussdecode.model.landing import EntryKind, SourcePosition
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.operations.connections import is_gaussdb, open_pair, open_server
+from gaussdecode.operations.landing_files import layout_at, opened
 from gaussdecode.operations.slots import slots_of
 from gaussdecode.settings.sections import Config
 from gaussdecode.source import start
@@ -63,23 +60,13 @@ def open_log(config: Config) -> Iterator[CommitLog]:
         LandingError: the daemon holds the lock, or the landing is damaged.
     """
     root = config.landing.root
-    layout = None
-    if root.is_dir():
-        files = Files(root)
-        try:
-            layout = read_layout(Disk(files, SpaceWait(should_stop=lambda: True), "accept-gap"))
-        finally:
-            files.close()
+    layout = layout_at(root)
     if layout is None:
         raise ConfigError(f"{config.path.name}: {root} holds no landing, so nothing is missing")
     (kept,) = layout.sources.values()
     identity = dataclasses.replace(kept, slot=config.slot, kind=config.source.kind.value)
-    files = Files(root)
-    try:
-        log = CommitLog.open(files, identity, space=SpaceWait(should_stop=lambda: True))
-        yield log
-    finally:
-        files.close()
+    with opened(root) as disk:
+        yield CommitLog.open(disk.files, identity, space=disk.space)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

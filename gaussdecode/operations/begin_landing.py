@@ -14,13 +14,11 @@ from typing import Final
 from gaussdecode.daemon.catalogwatch import CatalogWatch
 from gaussdecode.errors import ConfigError, IdentityError
 from gaussdecode.land.commitlog import ORDER_CSN, ORDER_LSN, CommitLog
-from gaussdecode.land.disk import Disk
 from gaussdecode.land.entry_steps import Draft
-from gaussdecode.land.files import Files, make_root
+from gaussdecode.land.files import make_root
 from gaussdecode.land.layout import check_layout, check_sources, read_layout
 from gaussdecode.land.mirror.restore import find_layout
 from gaussdecode.land.snapshots import SnapshotStore
-from gaussdecode.land.space import SpaceWait
 from gaussdecode.model.entry import BEGINS, WITHOUT_ROWS
 from gaussdecode.model.landing import EntryKind, SourceIdentity, SourcePosition
 from gaussdecode.model.lsn import Lsn
@@ -28,6 +26,7 @@ from gaussdecode.model.request import Reached
 from gaussdecode.objects.store import open_store
 from gaussdecode.operations.accept_gap import ask_server, check_server
 from gaussdecode.operations.connections import is_gaussdb
+from gaussdecode.operations.landing_files import opened
 from gaussdecode.settings.rules import SourceKind
 from gaussdecode.settings.sections import Config
 from gaussdecode.source.postgresql.catalog import Catalog
@@ -47,12 +46,9 @@ def prepare_root(config: Config) -> None:
     """
     root = config.landing.root
     make_root(root)
-    files = Files(root)
-    try:
-        files.check_root()
-        layout = read_layout(Disk(files, SpaceWait(should_stop=lambda: True), "begin"))
-    finally:
-        files.close()
+    with opened(root) as disk:
+        disk.files.check_root()
+        layout = read_layout(disk)
     if (
         layout is None
         and config.mirror.is_on
@@ -101,15 +97,14 @@ def begin_landing(config: Config, made_at: Mapping[str, Lsn] | None = None) -> d
     prepare_root(config)
     identities = {name: begin[0] for name, begin in begins.items()}
     (first, identity), *others = identities.items()
-    files = Files(config.landing.root)
-    try:
+    with opened(config.landing.root) as disk:
         log = CommitLog.open(
-            files,
+            disk.files,
             identity,
             source=first,
             others=dict(others),
             order=order_of(config),
-            space=SpaceWait(should_stop=lambda: True),
+            space=disk.space,
         )
         kind, extra = (EntryKind.GENESIS, {}) if log.is_empty else (EntryKind.IDLE, {BEGINS: True})
         if log.is_empty and not config.snapshot.wants_rows:
@@ -121,8 +116,6 @@ def begin_landing(config: Config, made_at: Mapping[str, Lsn] | None = None) -> d
         store.prepare()
         for name, member in config.members.items():
             note_catalog(member, name if config.is_several else None, store)
-    finally:
-        files.close()
     return {name: Lsn(begin[1].lsn) for name, begin in begins.items()}
 
 

@@ -16,14 +16,13 @@ from psycopg.conninfo import conninfo_to_dict
 
 from gaussdecode.daemon.status.states import wraparound
 from gaussdecode.host.access import group_name, user_name
-from gaussdecode.land.disk import Disk
-from gaussdecode.land.files import Files
 from gaussdecode.land.names import LAYOUT
 from gaussdecode.land.snapshots import SnapshotStore
-from gaussdecode.land.space import Reserve, SpaceWait
+from gaussdecode.land.space import Reserve
 from gaussdecode.model.sqlnames import quoted_name
 from gaussdecode.model.title import table_title
 from gaussdecode.model.words import counted
+from gaussdecode.operations.landing_files import opened
 from gaussdecode.operations.owner import landing_owner
 from gaussdecode.settings.dsn import is_local
 from gaussdecode.settings.sections import Config
@@ -504,18 +503,14 @@ def _is_of_others(root: Path) -> bool:
 
 def _requests(root: Path) -> Iterator[Finding]:
     """Find snapshot requests that the daemon cannot read."""
-    files = Files(root)
-    try:
-        store = SnapshotStore(Disk(files, SpaceWait(should_stop=lambda: True), "check"))
-        for path, fault in store.requests().faults.items():
+    with opened(root) as disk:
+        for path, fault in SnapshotStore(disk).requests().faults.items():
             yield Finding(
                 f"a request for a snapshot cannot be used: {fault}",
                 "the daemon ignores it, and reads no table for it",
                 f"rm {root / path}  # then gaussdecode snapshot again",
                 "snapshot-request",
             )
-    finally:
-        files.close()
 
 
 def _not_writable(config: Config, place: Path) -> Finding:

@@ -4,15 +4,12 @@ import dataclasses
 from typing import Final
 
 from gaussdecode.errors import ConfigError, LandingError, MirrorError, MirrorRefusedError
-from gaussdecode.land.disk import Disk
-from gaussdecode.land.files import Files
-from gaussdecode.land.layout import Layout, read_layout
 from gaussdecode.land.mirror.plan import newest_entry
 from gaussdecode.land.mirror.restore import find_layout
 from gaussdecode.land.names import COMMITS
-from gaussdecode.land.space import SpaceWait
 from gaussdecode.objects.store import AnyStore, open_store
 from gaussdecode.operations.check.doctor import Finding
+from gaussdecode.operations.landing_files import layout_at
 from gaussdecode.settings.sections import Config
 
 _AWAY: Final = (
@@ -54,7 +51,7 @@ def examine_mirror(config: Config) -> MirrorSeen:
 
 
 def _held(config: Config, store: AnyStore) -> MirrorSeen:
-    url, theirs, ours = config.mirror.url, find_layout(store), _local_layout(config)
+    url, theirs, ours = config.mirror.url, find_layout(store), layout_at(config.landing.root)
     if theirs is None:
         return MirrorSeen(f"{url}: empty, puts are conditional")
     newest = newest_entry(store.names(COMMITS)[1])
@@ -67,13 +64,3 @@ def _held(config: Config, store: AnyStore) -> MirrorSeen:
         )
         return MirrorSeen(f"{url}: another landing", (problem,))
     return MirrorSeen(f"{url}: this landing up to entry {newest}, puts are conditional")
-
-
-def _local_layout(config: Config) -> Layout | None:
-    if not config.landing.root.is_dir():
-        return None
-    files = Files(config.landing.root)
-    try:
-        return read_layout(Disk(files, SpaceWait(should_stop=lambda: True), "check"))
-    finally:
-        files.close()

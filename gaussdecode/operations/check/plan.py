@@ -12,15 +12,13 @@ from typing import Final
 from gaussdecode.daemon.position import landing_position
 from gaussdecode.errors import AccessError, GaussDecodeError, IdentityError
 from gaussdecode.host.access import is_there
-from gaussdecode.land.disk import Disk
 from gaussdecode.land.entry import Entries
-from gaussdecode.land.files import Files
 from gaussdecode.land.layout import check_sources, read_layout
-from gaussdecode.land.space import SpaceWait
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.title import table_title
 from gaussdecode.model.types import ColumnType, Kind, column_type
 from gaussdecode.operations.check.doctor import LEAST_TIMEOUT_MS
+from gaussdecode.operations.landing_files import opened
 from gaussdecode.operations.owner import landing_owner
 from gaussdecode.protocol.gaussdb.profile import VersionProfile
 from gaussdecode.settings.rules import OPTIONS, Doer, Option, Section, ServerProfile, SourceKind
@@ -153,10 +151,8 @@ def plan_landing(config: Config, plan: Plan, source: str | None = None) -> None:
             if not place.is_dir():
                 plan.problems.append(f"landing: {place} is not a directory; change landing.root")
             return
-        files = Files(root)
-        try:
-            files.check_root()
-            disk = Disk(files, SpaceWait(should_stop=lambda: True), "check")
+        with opened(root) as disk:
+            disk.files.check_root()
             layout = read_layout(disk)
             plan.landing = "empty" if layout is None else "holds no entry yet"
             if layout is not None and source is not None:
@@ -164,8 +160,6 @@ def plan_landing(config: Config, plan: Plan, source: str | None = None) -> None:
             if layout is not None:
                 name = source or next(iter(layout.sources))
                 plan.log = landing_position(layout, Entries(disk), name)
-        finally:
-            files.close()
     except AccessError as error:
         plan.problems.append(f"landing: {error}; use: sudo gaussdecode check {config.path}")
     except GaussDecodeError as error:

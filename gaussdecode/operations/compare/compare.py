@@ -8,17 +8,13 @@ again in a newer view of the source.
 import contextlib
 import dataclasses
 import json
-import secrets
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from gaussdecode.errors import ConfigError
-from gaussdecode.land.disk import Disk
-from gaussdecode.land.files import Files
 from gaussdecode.land.snapshots import SnapshotStore
-from gaussdecode.land.space import SpaceWait
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.exposition import label_value
 from gaussdecode.model.lsn import Lsn
@@ -26,6 +22,7 @@ from gaussdecode.model.title import split_title, table_directory
 from gaussdecode.model.words import counted
 from gaussdecode.operations.compare.source_sums import PgSums, SourceColumn, SourceSums, SourceTable
 from gaussdecode.operations.compare.source_sums_gaussdb import GaussSums
+from gaussdecode.operations.landing_files import opened
 from gaussdecode.settings.rules import SourceKind
 from gaussdecode.settings.sections import Config
 from gaussdecode.snapshot.held import Held, Server, hold
@@ -359,15 +356,11 @@ class Comparison:
     def ask_for_repair(self, result: Result) -> Result:
         """Ask the daemon for snapshots of differing rows, or of the whole table if needed."""
         assert isinstance(self.root, Path)  # the daemon is asked in its own directory
-        files = Files(self.root)
-        try:
-            disk = Disk(files, SpaceWait(should_stop=lambda: True), secrets.token_hex(8))
+        with opened(self.root) as disk:
             store = SnapshotStore(disk)
             tables = [
                 self._repaired(store, of) if of.different_ranges else of for of in result.tables
             ]
-        finally:
-            files.close()
         return dataclasses.replace(result, tables=tuple(tables))
 
     def _repaired(self, store: SnapshotStore, of: TableResult) -> TableResult:
