@@ -11,7 +11,15 @@ from typing import Final
 
 from gaussdecode.errors import GaussDecodeError, SourceError, WireError
 from gaussdecode.protocol.gaussdb.messages import notice_fields
-from gaussdecode.source.sqlstate import Phase, Verdict, judge, redact
+from gaussdecode.source.sqlstate import (
+    Phase,
+    Verdict,
+    judge,
+    not_let_in,
+    redact,
+    refuse,
+    retry,
+)
 
 _HBA: Final = (
     "pg_hba.conf needs two lines for this user and address, with method sha256: one for database "
@@ -20,136 +28,79 @@ _HBA: Final = (
 _PRIMARY: Final = "slots are created, dropped and advanced on the primary; connect to it"
 
 # First match decides; texts of the server, not translated by it.
-_TEXTS: Final[tuple[tuple[str, bool, str], ...]] = (
-    (
-        r"should connect HA port",
-        False,
-        (
-            "thread pool mode takes replication at the HA port only: set source.ha-port, by habit the "
-            "SQL port plus one"
-        ),
+_TEXTS: Final[Mapping[str, Verdict]] = {
+    r"should connect HA port": refuse(
+        "thread pool mode takes replication at the HA port only: set source.ha-port, by habit the "
+        "SQL port plus one"
     ),
-    (
-        r"local listen ip and port is not for the gsql client",
-        False,
-        (
-            "this is the HA port, which takes replication only: give the SQL port in source.dsn and "
-            "this one as source.ha-port"
-        ),
+    r"local listen ip and port is not for the gsql client": refuse(
+        "this is the HA port, which takes replication only: give the SQL port in source.dsn and "
+        "this one as source.ha-port"
     ),
-    (r"hba\.conf entry|hba\.conf rejects", False, _HBA),
-    (
-        r"Forbid remote connection with (initial user|trust)",
-        False,
-        (
-            "the server lets neither its initial user nor method trust in from elsewhere: make a role "
-            "with LOGIN and REPLICATION and a password"
-        ),
+    r"hba\.conf entry|hba\.conf rejects": not_let_in(_HBA),
+    r"Forbid remote connection with (initial user|trust)": not_let_in(
+        "the server lets neither its initial user nor method trust in from elsewhere: make a role "
+        "with LOGIN and REPLICATION and a password"
     ),
-    (
-        r"account has been locked",
-        False,
-        "the DBA unlocks it with ALTER USER ... ACCOUNT UNLOCK; correct the password first",
+    r"account has been locked": not_let_in(
+        "the DBA unlocks it with ALTER USER ... ACCOUNT UNLOCK; correct the password first"
     ),
-    (r"password has (been )?expired", False, "give the role a new password with ALTER ROLE"),
-    (
-        r"Invalid username/password",
-        False,
-        "check the user and the password file; ten wrong ones lock the account",
+    r"password has (been )?expired": not_let_in("give the role a new password with ALTER ROLE"),
+    r"Invalid username/password": not_let_in(
+        "check the user and the password file; ten wrong ones lock the account"
     ),
-    (
-        r'replication slot "?[^"]*"? does not exist|Invalid logical replication slot',
-        False,
-        "create it with `gaussdecode slot create`; if it was dropped, changes are lost",
+    r'replication slot "?[^"]*"? does not exist|Invalid logical replication slot': refuse(
+        "create it with `gaussdecode slot create`; if it was dropped, changes are lost"
     ),
-    (
-        r"slot .* is already active",
-        True,
-        (
-            "another connection reads this slot; after a broken one this passes within its "
-            "sender-timeout"
-        ),
+    r"slot .* is already active": retry(
+        "another connection reads this slot; after a broken one this passes within its "
+        "sender-timeout"
     ),
-    (r"slot .* already exists", False, "drop it first, or take another name"),
-    (
-        r"slot .* was not created in this database",
-        False,
-        "correct dbname in source.dsn, or name another slot",
+    r"slot .* already exists": refuse("drop it first, or take another name"),
+    r"slot .* was not created in this database": refuse(
+        "correct dbname in source.dsn, or name another slot"
     ),
-    (r"cannot use physical replication slot", False, "name a logical slot"),
-    (
-        r"logical decoding requires wal_level",
-        False,
-        "the DBA sets wal_level = logical and restarts the server",
+    r"cannot use physical replication slot": refuse("name a logical slot"),
+    r"logical decoding requires wal_level": refuse(
+        "the DBA sets wal_level = logical and restarts the server"
     ),
-    (
-        r"logical decode dispatcher",
-        True,
-        "the server allows 20 parallel streams at most, and no more than max_replication_slots",
+    r"logical decode dispatcher": retry(
+        "the server allows 20 parallel streams at most, and no more than max_replication_slots"
     ),
-    (
-        r"all replication slots are in use",
-        False,
-        "drop one, or raise max_replication_slots",
+    r"all replication slots are in use": refuse("drop one, or raise max_replication_slots"),
+    r"walsender closed because of role is primary": refuse(
+        "standby-connection: true was asked for and this is the primary: give a standby's "
+        "address, or set it to false"
     ),
-    (
-        r"walsender closed because of role is primary",
-        False,
-        (
-            "standby-connection: true was asked for and this is the primary: give a standby's address, "
-            "or set it to false"
-        ),
+    r'option ".*" = ".*" is unknown|could not parse value': refuse(
+        "this version of the server does not take the option; see `gaussdecode check`"
     ),
-    (
-        r'option ".*" = ".*" is unknown|could not parse value',
-        False,
-        "this version of the server does not take the option; see `gaussdecode check`",
+    r"toast chunk missing": refuse(
+        "the server cannot put a large value together in parallel mode; read this part with "
+        "parallel-decode-num: 1"
     ),
-    (
-        r"toast chunk missing",
-        False,
-        (
-            "the server cannot put a large value together in parallel mode; read this part with "
-            "parallel-decode-num: 1"
-        ),
+    r"pmState is not run|couldn't advance in recovery|recovery is in progress": refuse(_PRIMARY),
+    r"cannot move slot": refuse("a slot moves forward only, and not beyond what is flushed"),
+    r"replication command, syntax error|should be shorter than": refuse(
+        "the server's pre-parser refused the command: unbalanced quotes or brackets in a value, "
+        "or more than 1023 bytes"
     ),
-    (r"pmState is not run|couldn't advance in recovery|recovery is in progress", False, _PRIMARY),
-    (r"cannot move slot", False, "a slot moves forward only, and not beyond what is flushed"),
-    (
-        r"replication command, syntax error|should be shorter than",
-        False,
-        (
-            "the server's pre-parser refused the command: unbalanced quotes or brackets in a value, or "
-            "more than 1023 bytes"
-        ),
+    r"must be system ?admin|must be superuser or replication|permission denied": not_let_in(
+        "the role needs REPLICATION, or membership in gs_role_replication"
     ),
-    (
-        r"must be system ?admin|must be superuser or replication|permission denied",
-        False,
-        "the role needs REPLICATION, or membership in gs_role_replication",
+    r"role \S+ is not permitted to|Permission denied to use replication": not_let_in(_HBA),
+    r"after promotion": retry("the standby became the primary"),
+    r"insufficient data left in message": refuse(
+        "the server does not understand our status: it is no GaussDB; check source.kind"
     ),
-    (r"role \S+ is not permitted to|Permission denied to use replication", False, _HBA),
-    (r"after promotion", True, "the standby became the primary"),
-    (
-        r"insufficient data left in message",
-        False,
-        "the server does not understand our status: it is no GaussDB; check source.kind",
-    ),
-    (r"too many clients|connection limit exceeded", True, "the server has no connection left"),
-    (r"starting up|shutting down|in recovery mode", True, "this may pass by itself"),
-)
-_OF_LOGIN: Final = re.compile(
-    "hba|Forbid remote|locked|expired|username/password|permission denied|not permitted"
-)
+    r"too many clients|connection limit exceeded": retry("the server has no connection left"),
+    r"starting up|shutting down|in recovery mode": retry("this may pass by itself"),
+}
 _COMPILED: Final = tuple(
-    (
-        re.compile(pattern, re.IGNORECASE),
-        Verdict(is_retryable, advice, is_login=_OF_LOGIN.search(pattern) is not None),
-    )
-    for pattern, is_retryable, advice in _TEXTS
+    (re.compile(pattern, re.IGNORECASE), verdict) for pattern, verdict in _TEXTS.items()
 )
 _LOGIN_CODES: Final = ("28000", "28P01")
-_LOGIN: Final = Verdict(False, f"check the user and the password file; {_HBA}", is_login=True)
+_LOGIN: Final = not_let_in(f"check the user and the password file; {_HBA}")
 _VALUE_CLASS: Final = "22"
 _OPTION_CODE: Final = "22023"
 
