@@ -28,7 +28,7 @@ import math
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from gaussdecode.daemon.status.history import Sample
 from gaussdecode.daemon.status.holders import HOLDERS
@@ -154,8 +154,11 @@ def pasted(*words: str) -> str:
     return f"`{shlex.join(words)}`"
 
 
-Told = tuple[str, str]
-"""The problem and the remedy; both are sentences."""
+class Told(NamedTuple):
+    """The problem and the remedy; both are sentences."""
+
+    what: str
+    action: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -286,12 +289,10 @@ def readiness(troubles: list[Trouble]) -> tuple[bool, str]:
 def _slot_lost(seen: Seen) -> Told | None:
     if not seen.get("source_slot_lost"):
         return None
-    return (
+    return Told(
         "The slot is lost: the server has removed changes that were not read yet.",
-        (
-            f"Run {seen.command('gaps', str(seen.root))} for the positions. "
-            f"{seen.command('slot', 'accept-gap', str(seen.config))} continues after them."
-        ),
+        f"Run {seen.command('gaps', str(seen.root))} for the positions. "
+        f"{seen.command('slot', 'accept-gap', str(seen.config))} continues after them.",
     )
 
 
@@ -301,20 +302,18 @@ def _slot_near_its_end(seen: Seen) -> Told | None:
         return None
     held = seen.total("source_retained_wal_bytes") + seen.total("source_safe_wal_bytes")
     limit = f"'{2 * math.ceil(held / (1 << 30))}GB'" if held else "'...'"
-    return (
+    return Told(
         f"The slot may be lost in {span(end)}: then the WAL for it reaches the server's limit.",
-        (
-            "Double the limit on the server now, if its disk has the space: `ALTER SYSTEM SET "
-            f"max_slot_wal_keep_size = {limit}; SELECT pg_reload_conf();`. Then find the limiting "
-            "stage."
-        ),
+        "Double the limit on the server now, if its disk has the space: `ALTER SYSTEM SET "
+        f"max_slot_wal_keep_size = {limit}; SELECT pg_reload_conf();`. Then find the limiting "
+        "stage.",
     )
 
 
 def _gap(seen: Seen) -> Told | None:
     if not seen.is_recent("land_gap_entries_total"):
         return None
-    return (
+    return Told(
         "A gap was recorded: changes are missing.",
         f"Run {seen.command('gaps', str(seen.root))} for the positions. Readers stop there.",
     )
@@ -326,22 +325,16 @@ def _disk_full(seen: Seen) -> Told | None:
     waits = f": {seen.reason}" if seen.reason else ""
     free, kept = seen.get("land_free_bytes") or 0.0, seen.get("land_min_free_bytes") or 0.0
     if 0 < free < kept:
-        return (
-            (
-                f"The landing's disk has {size(free)} left; landing.min-free-bytes is "
-                f"{size(kept)}{waits}. Nothing lands, and the server keeps WAL for the slot."
-            ),
-            (
-                f"Free space on its file system, {pasted('df', '-h', str(seen.root))}. Landing then "
-                "continues by itself."
-            ),
-        )
-    return (
-        f"The landing's disk is full{waits}. Nothing lands, and the server keeps WAL for the slot.",
-        (
+        return Told(
+            f"The landing's disk has {size(free)} left; landing.min-free-bytes is "
+            f"{size(kept)}{waits}. Nothing lands, and the server keeps WAL for the slot.",
             f"Free space on its file system, {pasted('df', '-h', str(seen.root))}. Landing then "
-            "continues by itself."
-        ),
+            "continues by itself.",
+        )
+    return Told(
+        f"The landing's disk is full{waits}. Nothing lands, and the server keeps WAL for the slot.",
+        f"Free space on its file system, {pasted('df', '-h', str(seen.root))}. Landing then "
+        "continues by itself.",
     )
 
 
@@ -349,13 +342,11 @@ def _spool_full(seen: Seen) -> Told | None:
     if not seen.get("collect_spool_full"):
         return None
     why = seen.spool_reason or "a transaction needs more space than landing.spool-bytes"
-    return (
+    return Told(
         f"Nothing is received any more: {why}. The server keeps WAL for the slot.",
-        (
-            "Waiting does not help. Set landing.spool-bytes higher, or to none, if the disk has the "
-            f"space. Then restart the daemon, {pasted('systemctl', 'restart', seen.unit)}; nothing is "
-            "lost."
-        ),
+        "Waiting does not help. Set landing.spool-bytes higher, or to none, if the disk has the "
+        f"space. Then restart the daemon, {pasted('systemctl', 'restart', seen.unit)}; nothing is "
+        "lost.",
     )
 
 
@@ -363,7 +354,7 @@ def _disk_filling(seen: Seen) -> Told | None:
     full = seen.get("land_full_seconds")
     if seen.get("land_disk_full") or full is None or full >= (seen.warn_before or _ENDS_SOON):
         return None
-    return (
+    return Told(
         f"The landing's disk will be full in {span(full)} at the current rate.",
         "Shorten landing.retention or grow the disk.",
     )
@@ -375,12 +366,10 @@ def _mirror_away(seen: Seen) -> Told | None:
     waiting = counted(
         round(seen.get("land_mirror_backlog_entries") or 0), "entry waits", "entries wait"
     )
-    return (
+    return Told(
         f"The mirror's store does not accept entries: {waiting} here.",
-        (
-            f"{seen.command('check', str(seen.config))} shows what is wrong with the store. Waiting "
-            "entries are shipped when it is back."
-        ),
+        f"{seen.command('check', str(seen.config))} shows what is wrong with the store. Waiting "
+        "entries are shipped when it is back.",
     )
 
 
@@ -388,12 +377,10 @@ def _standing(*states: str) -> Callable[[Seen], Told | None]:
     def tell(seen: Seen) -> Told | None:
         if seen.state not in states:
             return None
-        return (
+        return Told(
             f"Not streaming: {seen.reason or seen.state}.",
-            (
-                f"If it does not pass, {seen.command('check', str(seen.config))} shows what is wrong. The "
-                "server keeps WAL for the slot meanwhile."
-            ),
+            f"If it does not pass, {seen.command('check', str(seen.config))} shows what is wrong. The "
+            "server keeps WAL for the slot meanwhile.",
         )
 
     return tell
@@ -402,13 +389,15 @@ def _standing(*states: str) -> Callable[[Seen], Told | None]:
 def _process_stopped(seen: Seen) -> Told | None:
     if not seen.stopped:
         return None
-    return " ".join(of.what for of in seen.stopped), " ".join(of.action for of in seen.stopped)
+    return Told(
+        " ".join(of.what for of in seen.stopped), " ".join(of.action for of in seen.stopped)
+    )
 
 
 def _paused(seen: Seen) -> Told | None:
     if seen.pause is None:
         return None
-    return (
+    return Told(
         f"The landing is {seen.pause}. Nothing lands, and the server keeps WAL for the slot.",
         f"{seen.command('ctl', str(seen.config), 'resume')} goes on. So does a restart.",
     )
@@ -419,12 +408,10 @@ def _no_progress(seen: Seen) -> Told | None:
     lag = seen.get("source_lag_bytes") or 0.0
     if seen.state != "streaming" or age < NO_PROGRESS_SECONDS or not lag > 0:
         return None
-    return (
+    return Told(
         f"Nothing has landed for {span(age)}, although changes wait.",
-        (
-            "Wait for the end of a large transaction that has committed and is still being sent: the "
-            f"received bytes rise. If they stand still, look for a stage that hangs, {seen.log}."
-        ),
+        "Wait for the end of a large transaction that has committed and is still being sent: the "
+        f"received bytes rise. If they stand still, look for a stage that hangs, {seen.log}.",
     )
 
 
@@ -432,12 +419,10 @@ def _quarantined(seen: Seen) -> Told | None:
     count = seen.get("land_quarantined_tables")
     if not count:
         return None
-    return (
+    return Told(
         f"{counted(round(count), 'table')} in quarantine: nothing of them lands.",
-        (
-            f"Run {seen.command('gaps', str(seen.root))} for the reasons. Then take a snapshot of "
-            f"each: {seen.command('snapshot', str(seen.config), '--table', 'NAME')}."
-        ),
+        f"Run {seen.command('gaps', str(seen.root))} for the reasons. Then take a snapshot of "
+        f"each: {seen.command('snapshot', str(seen.config), '--table', 'NAME')}.",
     )
 
 
@@ -445,19 +430,17 @@ def _snapshot_failed(seen: Seen) -> Told | None:
     count = seen.get("land_snapshot_failed_tables")
     if not count:
         return None
-    return (
+    return Told(
         f"The existing rows of {counted(round(count), 'table')} could not be landed.",
-        (
-            f"{seen.command('status', str(seen.config))} shows the reason for each, and how to try "
-            "again."
-        ),
+        f"{seen.command('status', str(seen.config))} shows the reason for each, and how to try "
+        "again.",
     )
 
 
 def _snapshot_request(seen: Seen) -> Told | None:
     if not seen.faults:
         return None
-    return (
+    return Told(
         f"A snapshot request cannot be read: {'; '.join(seen.faults)}.",
         f"Remove the file, and run {seen.command('snapshot', str(seen.config))} again.",
     )
@@ -468,12 +451,10 @@ def _suspects(seen: Seen) -> Told | None:
         return None
     if seen.get("land_unread_suspect_entries") == 0:  # all of their tables were read again
         return None
-    return (
+    return Told(
         "Transactions may be incomplete: the server reported it, or a publication was changed.",
-        (
-            f"Run {seen.command('gaps', str(seen.root))}, and compare these tables with the source. "
-            "Or set landing.on-suspect: snapshot, to read such tables again."
-        ),
+        f"Run {seen.command('gaps', str(seen.root))}, and compare these tables with the source. "
+        "Or set landing.on-suspect: snapshot, to read such tables again.",
     )
 
 
@@ -498,17 +479,15 @@ def _misfits(seen: Seen) -> Told | None:
     if not told:
         return None
     texts, advice = zip(*told, strict=True)
-    return " ".join(texts), " ".join(advice)
+    return Told(" ".join(texts), " ".join(advice))
 
 
 def _not_streamed(seen: Seen) -> Told | None:
     if not seen.is_recent("source_streaming_fallbacks_total"):
         return None
-    return (
-        (
-            "A transaction could not be received while it was open. Sessions now ask for whole "
-            "transactions."
-        ),
+    return Told(
+        "A transaction could not be received while it was open. Sessions now ask for whole "
+        "transactions.",
         f"The reason: {seen.log}. If it happens again, set source.streaming: off.",
     )
 
@@ -518,12 +497,10 @@ def _prepared_long(seen: Seen) -> Told | None:
     if age < PREPARED_SECONDS:
         return None
     count = counted(round(seen.get("collect_prepared_transactions") or 0.0), "prepared transaction")
-    return (
+    return Told(
         f"{count} {'waits' if count.startswith('1 ') else 'wait'}, the oldest for {span(age)}.",
-        (
-            f"Find it on the server, `{HOLDERS['prepared'].query}`, and end it. Its rows wait in "
-            "prepared/ of the landing."
-        ),
+        f"Find it on the server, `{HOLDERS['prepared'].query}`, and end it. Its rows wait in "
+        "prepared/ of the landing.",
     )
 
 
@@ -532,21 +509,19 @@ def _turns_held(seen: Seen) -> Told | None:
     (name,), age = max(held.items(), key=lambda item: item[1], default=(("",), 0.0))
     if age <= HELD_SECONDS:
         return None
-    return (
+    return Told(
         f"The CSN mark has waited for source {name} for {span(age)}. Nothing of any source lands.",
-        (
-            f"{seen.command('status', str(seen.config))} names the transaction, or shows that the "
-            "server does not send. Look there for a long transaction, "
-            f"`{HOLDERS['transaction'].query}`, or a prepared one, `{HOLDERS['prepared'].query}`, and "
-            "end it."
-        ),
+        f"{seen.command('status', str(seen.config))} names the transaction, or shows that the "
+        "server does not send. Look there for a long transaction, "
+        f"`{HOLDERS['transaction'].query}`, or a prepared one, `{HOLDERS['prepared'].query}`, and "
+        "end it.",
     )
 
 
 def _guard_blind(seen: Seen) -> Told | None:
     if seen.guard_reason is None or seen.state != "streaming":
         return None
-    return (
+    return Told(
         f"The slot cannot be watched: {seen.guard_reason}",
         "Let the role open one more connection (CONNECTION LIMIT, pg_hba.conf).",
     )
@@ -558,12 +533,10 @@ def _certificate_ends(seen: Seen) -> Told | None:
     texts = [text for text in told if text is not None]
     if not texts:
         return None
-    return (
+    return Told(
         " ".join(texts),
-        (
-            "Write a new certificate and its key into the same files. The daemon takes them at the next "
-            "connection, without a restart."
-        ),
+        "Write a new certificate and its key into the same files. The daemon takes them at the next "
+        "connection, without a restart.",
     )
 
 
@@ -588,7 +561,7 @@ def _lag_seconds(seen: Seen) -> Told | None:
     if not lag > seen.usual_lag_seconds:  # also where it is not known
         return None
     how = "" if seen.limit.setting is None else f" Remedy: {seen.limit.setting}."
-    return (
+    return Told(
         f"The landing is {span(lag)} behind.",
         f"{seen.limit.sentence}{how}"
         if seen.limit.stage is not Stage.NONE
@@ -600,7 +573,7 @@ def _lag_bytes(seen: Seen) -> Told | None:
     lag = seen.get("source_lag_bytes") or 0.0
     if not lag > LAG_BYTES:
         return None
-    return (
+    return Told(
         f"The landing is {size(lag)} of WAL behind.",
         "Find the limiting stage; compare with the server's max_slot_wal_keep_size.",
     )
@@ -610,12 +583,10 @@ def _retained(seen: Seen) -> Told | None:
     kept = seen.get("source_retained_wal_bytes") or 0.0
     if kept <= RETAINED_BYTES or seen.retained_rate <= 0:
         return None
-    return (
+    return Told(
         f"The server keeps {size(kept)} of WAL for the slot, and it grows.",
-        (
-            "Without lag the reason is an old open transaction on the server, "
-            f"`{HOLDERS['transaction'].query}`, or a prepared one, `{HOLDERS['prepared'].query}`."
-        ),
+        "Without lag the reason is an old open transaction on the server, "
+        f"`{HOLDERS['transaction'].query}`, or a prepared one, `{HOLDERS['prepared'].query}`.",
     )
 
 
@@ -633,16 +604,12 @@ def wraparound(kept: float, frozen: float) -> Told | None:
     """
     if kept <= CATALOG_XMIN_AGE and frozen <= FROZEN_AGE:
         return None
-    return (
-        (
-            f"The server's oldest transaction is {max(kept, frozen) / 1e6:,.0f} million transactions old. "
-            f"The oldest that the slot keeps is {kept / 1e6:,.0f} million old. At 2,100 million the server "
-            "stops writing."
-        ),
-        (
-            "Find and end the reason that holds the slot back: an old or prepared transaction, or "
-            "this daemon's lag. Then run `VACUUM (FREEZE);` in each database of the server."
-        ),
+    return Told(
+        f"The server's oldest transaction is {max(kept, frozen) / 1e6:,.0f} million transactions old. "
+        f"The oldest that the slot keeps is {kept / 1e6:,.0f} million old. At 2,100 million the server "
+        "stops writing.",
+        "Find and end the reason that holds the slot back: an old or prepared transaction, or "
+        "this daemon's lag. Then run `VACUUM (FREEZE);` in each database of the server.",
     )
 
 
@@ -651,12 +618,10 @@ def _virtual_slot_lost(seen: Seen) -> Told | None:
     if not lost:
         return None
     slots = "1 virtual slot is" if lost == 1 else f"{lost:.0f} virtual slots are"
-    return (
+    return Told(
         f"{slots} lost: retention has removed what clients of gaussdecode serve had not confirmed.",
-        (
-            f"{seen.command('status', str(seen.config))} names them. Drop each, create it anew, and bring the "
-            "rows on the client's side up to date from the source."
-        ),
+        f"{seen.command('status', str(seen.config))} names them. Drop each, create it anew, and bring the "
+        "rows on the client's side up to date from the source.",
     )
 
 
@@ -665,15 +630,11 @@ def _virtual_slot_near_its_end(seen: Seen) -> Told | None:
     limit = seen.get("land_virtual_slot_limit_bytes")
     if limit is None or held <= VIRTUAL_SLOT_SHARE * limit:
         return None
-    return (
-        (
-            f"{size(held)} of files stay for a virtual slot of gaussdecode serve alone. Above "
-            f"{size(limit)} the slot is lost."
-        ),
-        (
-            f"{seen.command('status', str(seen.config))} names the slot that is furthest behind. Have its client go "
-            "on, or drop it. If the disk has the space, raise landing.max-slot-keep-size and reload."
-        ),
+    return Told(
+        f"{size(held)} of files stay for a virtual slot of gaussdecode serve alone. Above "
+        f"{size(limit)} the slot is lost.",
+        f"{seen.command('status', str(seen.config))} names the slot that is furthest behind. Have its client go "
+        "on, or drop it. If the disk has the space, raise landing.max-slot-keep-size and reload.",
     )
 
 
@@ -697,7 +658,7 @@ def _queues_full(seen: Seen) -> Told | None:
     waits = max(rates.source_stalled_seconds_total, decoders)
     if waits <= _STALLED:
         return None
-    return (
+    return Told(
         f"A stage has waited for space {min(waits, 1):.0%} of the last {span(rates.at)}.",
         "This limits the throughput. If there is lag, see the limit on the status page.",
     )
@@ -707,7 +668,9 @@ def _reconnects(seen: Seen) -> Told | None:
     if not seen.is_recent("daemon_restarts_total", RESTART_SECONDS):
         return None
     count = counted(round(seen.total("daemon_restarts_total")), "time")
-    return f"The stream ended in an error {count} since the start.", f"The reasons: {seen.log}."
+    return Told(
+        f"The stream ended in an error {count} since the start.", f"The reasons: {seen.log}."
+    )
 
 
 _E, _W, _N = Severity.ERROR, Severity.WARNING, Severity.NOTE
