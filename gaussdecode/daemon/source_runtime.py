@@ -295,10 +295,7 @@ class SourceRuntime:
         table_filter = shared.choose_tables(self.name, is_new=is_unused(log))
         self.table_filter = table_filter
         if log.is_empty:
-            start = SourcePosition(_FIRST_EPOCH, timeline, start_lsn)
-            said = {} if self._config.snapshot.wants_rows else {WITHOUT_ROWS: True}
-            intake.commit(EntryRequest(kind=EntryKind.GENESIS, position=start, extra=said))
-            intake.drain()
+            self._write_genesis(intake, SourcePosition(_FIRST_EPOCH, timeline, start_lsn))
         known = log.positions[self.name]
         watch = self._watch(log, table_filter)
         titles = {} if watch is None else watch.titles
@@ -345,6 +342,11 @@ class SourceRuntime:
             self._settle,
             self._is_paused,
         )
+
+    def _write_genesis(self, intake: Intake, start: SourcePosition) -> None:
+        said = {} if self._config.snapshot.wants_rows else {WITHOUT_ROWS: True}
+        intake.commit(EntryRequest(kind=EntryKind.GENESIS, position=start, extra=said))
+        intake.drain()
 
     def _is_paused(self) -> bool:
         """Collecting is paused, and the session is not to end: then what has arrived lands first."""

@@ -49,7 +49,6 @@ def status_document(
     """
     session, standing, durable = running.session, running.standing, landing.landed.durable
     words = {} if session is None else session.lead.control.snapshot()
-    held = _Held.of(session)
     return {
         "slot_name": facts.slot,
         "source": {**facts.source, "version": _version(facts, landing.server_version)},
@@ -59,12 +58,7 @@ def status_document(
         "parallel_decode_num": running.decoder_count(facts),
         **_queue_records(session),
         "reader_lsn": spelled_lsn(words.get("received_lsn", 0)),
-        "working_txn_cnt": held.open_count,
-        "working_txn_memory": held.retained_bytes,
-        "working_txn_spooled": held.spooled_bytes,
-        "working_txn_spooled_batches": held.spooled_batches,
-        "prepared_txn_cnt": len(held.prepared),
-        "prepared_txns": _prepared(held.prepared),
+        **_held(session),
         "durable_lsn": spelled_lsn(durable.lsn),
         "confirmed_lsn": spelled_lsn(words.get("confirmed_lsn", 0)),
         "server_wal_end": spelled_lsn(views[0].wal_end),
@@ -84,10 +78,7 @@ def status_document(
         "children": running.process_ids(),
         "stages": {} if session is None else _stages(session.lead, landing.stats()),
         "limit": dataclasses.asdict(limit),
-        "is_well": not any(item.state.ends_status for item in troubles),
-        "is_ready": not any(item.state.is_unready for item in troubles),
-        "troubles": [item.to_record() for item in troubles],
-        "causes": [cause.to_record() for cause in find_causes(troubles)],
+        **_judged(troubles),
         "server": server_record(running.guard),
         "snapshot": {} if running.snapshot is None else running.snapshot(),
         "is_snapshot_settled": running.is_snapshot_settled(),
@@ -98,27 +89,28 @@ def status_document(
     }
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Held:
-    """Totals of the assemblers of all sources."""
+def _held(session: Session | SessionGroup | None) -> Record:
+    """What the assemblers of all sources hold together."""
+    members = () if session is None else session.members
+    held = [one.collector.assembler for one in members if one.collector is not None]
+    prepared = [waiting for one in held for waiting in one.prepared_transactions]
+    return {
+        "working_txn_cnt": sum(one.open_count for one in held),
+        "working_txn_memory": sum(one.retained_bytes for one in held),
+        "working_txn_spooled": sum(one.spooled_bytes for one in held),
+        "working_txn_spooled_batches": sum(one.spooled_batches for one in held),
+        "prepared_txn_cnt": len(prepared),
+        "prepared_txns": _prepared(prepared),
+    }
 
-    open_count: int
-    retained_bytes: int
-    spooled_bytes: int
-    spooled_batches: int
-    prepared: list[tuple[bytes, int, int, int, int]]
 
-    @classmethod
-    def of(cls, session: Session | SessionGroup | None) -> "_Held":
-        members = () if session is None else session.members
-        held = [one.collector.assembler for one in members if one.collector is not None]
-        return cls(
-            sum(one.open_count for one in held),
-            sum(one.retained_bytes for one in held),
-            sum(one.spooled_bytes for one in held),
-            sum(one.spooled_batches for one in held),
-            [waiting for one in held for waiting in one.prepared_transactions],
-        )
+def _judged(troubles: Sequence[Trouble]) -> Record:
+    return {
+        "is_well": not any(item.state.ends_status for item in troubles),
+        "is_ready": not any(item.state.is_unready for item in troubles),
+        "troubles": [item.to_record() for item in troubles],
+        "causes": [cause.to_record() for cause in find_causes(troubles)],
+    }
 
 
 def _prepared(waiting: Sequence[tuple[bytes, int, int, int, int]]) -> list[Record]:
