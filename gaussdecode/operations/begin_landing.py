@@ -31,7 +31,7 @@ from gaussdecode.settings.rules import SourceKind
 from gaussdecode.settings.sections import Config
 from gaussdecode.source.postgresql.catalog import Catalog
 from gaussdecode.source.relations import white_list
-from gaussdecode.source.slot import PLUGIN, ServerState, SlotState
+from gaussdecode.source.slot import PLUGIN, SlotState
 from gaussdecode.source.start import same_place_problem
 
 _FIRST_EPOCH: Final = 1
@@ -66,7 +66,8 @@ def prepare_root(config: Config) -> None:
         plugin = config.source.plugin if is_gaussdb(config) else PLUGIN
         check_sources(layout, config.members)
         for name, member in config.members.items():
-            identity = _identity(member, ask_server(member, None), plugin)
+            server = ask_server(member, None)
+            identity = server.identity(member.source.kind, member.slot, plugin)
             check_layout(layout, name, identity, order_of(config))
 
 
@@ -171,13 +172,8 @@ def _beginning(config: Config, made_at: Lsn | None) -> tuple[SourceIdentity, Sou
     assert slot is not None
     _refuse_read(config, slot)
     lsn = made_at or slot.confirmed_flush_lsn or Lsn(0)
-    identity = _identity(config, server, slot.plugin or "")
+    identity = server.identity(config.source.kind, config.slot, slot.plugin)
     return identity, SourcePosition(_FIRST_EPOCH, server.timeline, int(lsn))
-
-
-def _identity(config: Config, server: ServerState, plugin: str) -> SourceIdentity:
-    kind = config.source.kind.value
-    return SourceIdentity(kind, server.system_identifier, server.database, config.slot, plugin)
 
 
 def _refuse_read(config: Config, slot: SlotState) -> None:

@@ -1,5 +1,6 @@
 """Read a capture file as a source."""
 
+import dataclasses
 from pathlib import Path
 
 from gaussdecode.errors import IdentityError
@@ -13,7 +14,7 @@ from gaussdecode.source.gaussdb._receive import GaussReceiver
 from gaussdecode.source.gaussdb.capture import RecordedCatalog
 from gaussdecode.source.gaussdb.identity import nulls_of
 from gaussdecode.source.gaussdb.source import GaussPath, relations_of, translator_of
-from gaussdecode.source.interface import Log, Record, identity_record
+from gaussdecode.source.interface import Log, Record
 from gaussdecode.source.postgresql._receive import PostgresReceiver
 from gaussdecode.source.postgresql.relations import Relations
 from gaussdecode.source.postgresql.source import SlowPath, known_messages
@@ -71,7 +72,7 @@ class CaptureSource:
         """See `Source`."""
         header = self._capture.header
         return {
-            "identity": identity_record(self._identity),
+            "identity": dataclasses.asdict(self._identity),
             "start_lsn": int(self._start_lsn),
             "log_lsn": None,
             "timeline": header.timeline,

@@ -4,7 +4,6 @@ from typing import Any, Protocol
 
 from gaussdecode.errors import GaussDecodeError
 from gaussdecode.ipc.control import Control
-from gaussdecode.model.landing import SourceIdentity
 from gaussdecode.source._dispatch import Dispatcher
 from gaussdecode.source._receive import End, Receiver
 from gaussdecode.source._status import StatusClock
@@ -53,14 +52,3 @@ class Source(Protocol):
 
     def end(self) -> None:
         """Take leave after the last status."""
-
-
-def identity_record(identity: SourceIdentity) -> Record:
-    """Make an identity fit for a report."""
-    return {
-        "kind": identity.kind,
-        "system_identifier": identity.system_identifier,
-        "database": identity.database,
-        "slot": identity.slot,
-        "plugin": identity.plugin,
-    }

@@ -4,7 +4,9 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Final, Self
 
+from gaussdecode.model.landing import SourceIdentity
 from gaussdecode.model.lsn import Lsn
+from gaussdecode.settings.rules import SourceKind
 
 PLUGIN: Final = "pgoutput"
 """PostgreSQL's own plug-in."""
@@ -110,6 +112,10 @@ class ServerState:
     def place(self) -> Place:
         """The database."""
         return Place(self.system_identifier, self.database, self.node)
+
+    def identity(self, kind: SourceKind, slot: str, plugin: str | None) -> SourceIdentity:
+        """What a landing of a slot of this server belongs to."""
+        return SourceIdentity(kind.value, self.system_identifier, self.database, slot, plugin or "")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

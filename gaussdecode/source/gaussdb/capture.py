@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from gaussdecode.errors import StreamError, WireError
-from gaussdecode.model.landing import SourceIdentity
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.protocol.copyboth import Keepalive
 from gaussdecode.protocol.gaussdb.copyboth import parse_server
@@ -30,6 +29,7 @@ from gaussdecode.protocol.gaussdb.options import (
     start_command,
     stream_style,
 )
+from gaussdecode.settings.rules import SourceKind
 from gaussdecode.settings.sections import Config
 from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.capture import CaptureHeader, CaptureWriter, Limits, Style, record_frames
@@ -180,16 +180,9 @@ def _header(
     config: Config, server: GaussServerState, start_lsn: Lsn, options: dict[str, str]
 ) -> CaptureHeader:
     assert server.slot is not None
-    identity = SourceIdentity(
-        "gaussdb",
-        server.system_identifier,
-        server.database,
-        config.slot,
-        server.slot.plugin or "",
-    )
     hides = config.decoding.is_parallel or not server.profile.sends_truncate
     return CaptureHeader(
-        identity=identity,
+        identity=server.identity(SourceKind.GAUSSDB, config.slot, server.slot.plugin),
         server_version=server.version,
         timeline=server.timeline,
         encoding=server.encoding,

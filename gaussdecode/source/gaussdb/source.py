@@ -5,6 +5,7 @@ streams. The catalogue is asked on a third one, when a row's shape is not known.
 """
 
 import contextlib
+import dataclasses
 import platform
 import ssl
 from typing import Final
@@ -17,7 +18,6 @@ from gaussdecode.errors import (
     WireError,
 )
 from gaussdecode.ipc.control import Control
-from gaussdecode.model.landing import SourceIdentity
 from gaussdecode.protocol.gaussdb.messages import notice_fields
 from gaussdecode.protocol.gaussdb.notices import is_loss
 from gaussdecode.protocol.gaussdb.options import (
@@ -28,6 +28,7 @@ from gaussdecode.protocol.gaussdb.options import (
     stream_style,
 )
 from gaussdecode.protocol.notices import ROWS_MAY_BE_MISSING, Notice
+from gaussdecode.settings.rules import SourceKind
 from gaussdecode.source._dispatch import Dispatcher
 from gaussdecode.source._receive import End
 from gaussdecode.source._status import StatusClock
@@ -42,7 +43,7 @@ from gaussdecode.source.gaussdb.identity import Nulls, nulls_of
 from gaussdecode.source.gaussdb.relations import GaussRelations, TableCatalog
 from gaussdecode.source.gaussdb.tables import read_tables, unsent
 from gaussdecode.source.gaussdb.translate._translator import Translator
-from gaussdecode.source.interface import Log, Record, identity_record
+from gaussdecode.source.interface import Log, Record
 from gaussdecode.source.relations import relation_record, white_list
 from gaussdecode.source.settings import ReaderSettings
 from gaussdecode.source.sqlstate import Phase
@@ -163,16 +164,9 @@ class GaussSource:
         """See `Source`."""
         server = self._server
         assert server.slot is not None
+        identity = server.identity(SourceKind.GAUSSDB, self._slot, server.slot.plugin)
         return {
-            "identity": identity_record(
-                SourceIdentity(
-                    "gaussdb",
-                    server.system_identifier,
-                    server.database,
-                    self._slot,
-                    server.slot.plugin or "",
-                )
-            ),
+            "identity": dataclasses.asdict(identity),
             "start_lsn": int(self._start_lsn),
             "log_lsn": self._log_lsn,
             "wal_end": int(server.wal_end),

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from gaussdecode.model.landing import SourceIdentity
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.protocol.copyboth import Keepalive, parse_server
+from gaussdecode.settings.rules import SourceKind
 from gaussdecode.settings.source_sections import NOT_STREAMED
 from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.capture import CaptureHeader, CaptureWriter, Limits, record_frames
@@ -107,9 +107,7 @@ def _header_of(
     stream_encoding: str,
 ) -> CaptureHeader:
     return CaptureHeader(
-        identity=SourceIdentity(
-            "postgresql", server.system_identifier, server.database, slot, PLUGIN
-        ),
+        identity=server.identity(SourceKind.POSTGRESQL, slot, PLUGIN),
         server_version=server.version,
         timeline=server.timeline,
         encoding=server.encoding,

@@ -1,15 +1,16 @@
 """Use a slot of a PostgreSQL server as a source of the reader."""
 
+import dataclasses
 from typing import Final
 
 from gaussdecode.errors import GaussDecodeError, OpenTransactionError, SourceRefusedError
 from gaussdecode.ipc.control import Control
-from gaussdecode.model.landing import SourceIdentity
+from gaussdecode.settings.rules import SourceKind
 from gaussdecode.source import coverage
 from gaussdecode.source._dispatch import Dispatcher
 from gaussdecode.source._receive import End
 from gaussdecode.source._status import StatusClock
-from gaussdecode.source.interface import Log, Record, identity_record
+from gaussdecode.source.interface import Log, Record
 from gaussdecode.source.postgresql import slot as slots
 from gaussdecode.source.postgresql._known import KnownMessages
 from gaussdecode.source.postgresql._receive import PostgresReceiver
@@ -117,16 +118,9 @@ class PostgresSource:
     def facts(self) -> Record:
         """See `Source`."""
         server = self._server
+        identity = server.identity(SourceKind.POSTGRESQL, self._slot, PLUGIN)
         return {
-            "identity": identity_record(
-                SourceIdentity(
-                    "postgresql",
-                    server.system_identifier,
-                    server.database,
-                    self._slot,
-                    PLUGIN,
-                )
-            ),
+            "identity": dataclasses.asdict(identity),
             "start_lsn": int(self._start_lsn),
             "log_lsn": self._log_lsn,
             "wal_end": int(server.wal_end),
