@@ -348,11 +348,6 @@ def _ddl(inputs: CheckInput) -> Iterator[Finding]:
         )
 
 
-def _transactions(inputs: CheckInput) -> Iterator[Finding]:
-    seen = inputs.seen
-    yield from transaction_findings(seen.oldest_transaction, seen.prepared_transactions)
-
-
 def transaction_findings(oldest: float | None, prepared: int | None) -> Iterator[Finding]:
     """Judge the age (seconds) of the oldest open transaction, and the number of prepared ones."""
     if oldest is not None and oldest > _OLD_SECONDS:
@@ -369,10 +364,6 @@ def transaction_findings(oldest: float | None, prepared: int | None) -> Iterator
         )
 
 
-def _clock(inputs: CheckInput) -> Iterator[Finding]:
-    yield from clock_finding(inputs.seen.clock_offset)
-
-
 def clock_finding(offset: float) -> Iterator[Finding]:
     """Judge by how many seconds the server's clock is ahead of ours."""
     if abs(offset) > _CLOCK_SECONDS:
@@ -382,10 +373,6 @@ def clock_finding(offset: float) -> Iterator[Finding]:
             "commit times and the times of entries cannot be compared",
             "chronyc tracking  # on both machines",
         )
-
-
-def _encryption(inputs: CheckInput) -> Iterator[Finding]:
-    yield from encryption_finding(inputs.config, is_encrypted=inputs.seen.is_encrypted)
 
 
 def encryption_finding(config: Config, *, is_encrypted: bool | None) -> Iterator[Finding]:
@@ -445,9 +432,9 @@ RULES: Final[tuple[Rule, ...]] = (
     _failover,
     _standby,
     _ddl,
-    _transactions,
-    _clock,
-    _encryption,
+    lambda of: transaction_findings(of.seen.oldest_transaction, of.seen.prepared_transactions),
+    lambda of: clock_finding(of.seen.clock_offset),
+    lambda of: encryption_finding(of.config, is_encrypted=of.seen.is_encrypted),
     _tables,
     _coverage,
 )

@@ -191,19 +191,6 @@ def _timeout(inputs: GaussPatient) -> Iterator[Finding]:
         )
 
 
-def _transactions(inputs: GaussPatient) -> Iterator[Finding]:
-    seen = inputs.seen
-    yield from transaction_findings(seen.oldest_transaction, seen.prepared_transactions)
-
-
-def _clock(inputs: GaussPatient) -> Iterator[Finding]:
-    yield from clock_finding(inputs.seen.clock_offset)
-
-
-def _encryption(inputs: GaussPatient) -> Iterator[Finding]:
-    yield from encryption_finding(inputs.config, is_encrypted=inputs.seen.is_encrypted)
-
-
 def _encoding(inputs: GaussPatient) -> Iterator[Finding]:
     if inputs.server.encoding == "SQL_ASCII":
         yield Finding(
@@ -222,9 +209,9 @@ RULES: Final[tuple[Rule, ...]] = (
     _slot,
     _failover,
     _timeout,
-    _transactions,
-    _clock,
-    _encryption,
+    lambda of: transaction_findings(of.seen.oldest_transaction, of.seen.prepared_transactions),
+    lambda of: clock_finding(of.seen.clock_offset),
+    lambda of: encryption_finding(of.config, is_encrypted=of.seen.is_encrypted),
     _encoding,
 )
 
