@@ -13,13 +13,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from gaussdecode.protocol.copyboth import EPOCH_US
-from gaussdecode.protocol.described import (
-    MessageReader,
-    RelationMessage,
-    TypeMessage,
-    read_relation,
-    read_type,
-)
+from gaussdecode.protocol.described import RelationMessage, TypeMessage, read_relation, read_type
+from gaussdecode.protocol.fields import Fields
 from gaussdecode.wire.encoding import UTF8, Encoding
 from gaussdecode.wire.letters import Cell, Image, Letter
 
@@ -173,7 +168,7 @@ Message = (
 )
 
 
-class Reader(MessageReader):
+class Reader(Fields):
     """A cursor over one message, which knows tuples too."""
 
     def time_us(self) -> int:

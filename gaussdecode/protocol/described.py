@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from gaussdecode.errors import TruncatedError, WireError
 from gaussdecode.model.relation import PG_CATALOG, Column, Relation, ReplicaIdentity
 from gaussdecode.model.types import column_type
+from gaussdecode.protocol.fields import Fields
 from gaussdecode.wire.encoding import UTF8, Encoding
 from gaussdecode.wire.letters import Letter
 
@@ -50,65 +50,6 @@ class TypeMessage:
     name: str
 
 
-class MessageReader:
-    """A cursor over one message; every field goes through `take`."""
-
-    def __init__(self, payload: bytes, encoding: Encoding) -> None:
-        self.payload = payload
-        self.next = 0
-        self.encoding = encoding
-
-    def take(self, size: int) -> bytes:
-        """So many bytes.
-
-        Raises:
-            TruncatedError: there are not so many.
-        """
-        have = len(self.payload) - self.next
-        if size > have:
-            raise TruncatedError(f"need {size} bytes, have {have}", self.next)
-        self.next += size
-        return self.payload[self.next - size : self.next]
-
-    def number(self, size: int, *, signed: bool = False) -> int:
-        """An integer of so many bytes."""
-        return int.from_bytes(self.take(size), "big", signed=signed)
-
-    def string(self) -> bytes:
-        """Bytes up to a NUL, which is stepped over."""
-        nul = self.payload.find(b"\0", self.next)
-        if nul < 0:
-            self.take(len(self.payload) - self.next + 1)
-        return self.take(nul + 1 - self.next)[:-1]
-
-    def text(self) -> str:
-        """A name."""
-        return self.encoding.name_of(self.string())
-
-    def flags(self, known: int, what: str) -> int:
-        """A byte of which only these bits are known."""
-        flags = self.number(1)
-        if flags & ~known:
-            raise self.fail(f"unknown flags of a {what}")
-        return flags
-
-    def change_xid(self) -> int:
-        """Whose change it is, in a block of a streamed transaction."""
-        xid = self.number(4)
-        if xid == 0:
-            raise self.fail("change of transaction 0", 4)
-        return xid
-
-    def end(self) -> None:
-        """See that nothing follows."""
-        if self.next != len(self.payload):
-            raise self.fail("bytes after the end of the message", 0)
-
-    def fail(self, reason: str, back: int = 1) -> WireError:
-        """The error of the byte so far back."""
-        return WireError(reason, self.next - back)
-
-
 def parse_description(
     payload: bytes, encoding: Encoding = UTF8, *, is_streamed: bool = False
 ) -> RelationMessage | TypeMessage:
@@ -123,7 +64,7 @@ def parse_description(
         TruncatedError: a field reaches past the end.
         WireError: another message, unknown flags, bytes after the end.
     """
-    reader = MessageReader(payload, encoding)
+    reader = Fields(payload, encoding)
     letter = reader.take(1)
     if letter not in (Letter.RELATION, Letter.TYPE):
         raise reader.fail("another message where a relation or type must be described")
@@ -134,7 +75,7 @@ def parse_description(
     return message
 
 
-def read_relation(reader: MessageReader) -> RelationMessage:
+def read_relation(reader: Fields) -> RelationMessage:
     """What follows the letter of a Relation message."""
     oid, namespace, name = reader.number(4), reader.text(), reader.text()
     letter = reader.take(1)
@@ -152,7 +93,7 @@ def read_relation(reader: MessageReader) -> RelationMessage:
     return RelationMessage(oid, namespace, name, ReplicaIdentity(letter.decode()), columns)
 
 
-def read_type(reader: MessageReader) -> TypeMessage:
+def read_type(reader: Fields) -> TypeMessage:
     """What follows the letter of a Type message."""
     return TypeMessage(reader.number(4), reader.text(), reader.text())
 

@@ -17,7 +17,8 @@ import struct
 from collections.abc import Mapping
 from typing import Final
 
-from gaussdecode.errors import TruncatedError, WireError
+from gaussdecode.errors import WireError
+from gaussdecode.protocol.fields import Fields
 
 PROTOCOL_3_0: Final = 3 << 16
 PROTOCOL_3_51: Final = 3 << 16 | 51
@@ -27,8 +28,6 @@ CANCEL_REQUEST_CODE: Final = 80877102
 CANCEL_KEY_BYTES: Final = 8
 COMMAND_LIMIT_BYTES: Final = 64 << 20  # arbitrary; answers to our commands are small
 _HEADER: Final = struct.Struct(">cI")
-_INT32: Final = struct.Struct(">i")
-_INT16: Final = struct.Struct(">h")
 _LENGTH_BYTES: Final = 4
 _NULL: Final = -1
 _MAX_COLUMNS: Final = 1664  # the server's own limit of a result
@@ -127,45 +126,20 @@ class MessageReader:
         return rest
 
 
-class _Body:
-    """A read pointer in a body; every step is checked."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self.next = 0
-
-    @property
-    def left(self) -> int:
-        return len(self._data) - self.next
-
-    def take(self, size: int) -> bytes:
-        if size < 0 or size > self.left:
-            raise TruncatedError(f"need {size} bytes, have {self.left}", self.next)
-        field = self._data[self.next : self.next + size]
-        self.next += size
-        return field
+class _Body(Fields):
+    """A cursor over a body, whose texts may be in any encoding."""
 
     def int32(self) -> int:
-        (value,) = _INT32.unpack(self.take(_INT32.size))
-        return int(value)
+        return self.number(4, signed=True)
 
     def count(self) -> int:
-        (value,) = _INT16.unpack(self.take(_INT16.size))
+        value = self.number(2, signed=True)
         if not 0 <= value <= _MAX_COLUMNS:
-            raise WireError(f"a count of {value}", self.next - _INT16.size)
-        return int(value)
+            raise self.fail(f"a count of {value}", 2)
+        return value
 
     def text(self) -> str:
-        end = self._data.find(b"\0", self.next)
-        if end < 0:
-            raise TruncatedError("a string without its end", self.next)
-        field = self._data[self.next : end]
-        self.next = end + 1
-        return decode_text(field)
-
-    def end(self) -> None:
-        if self.left:
-            raise WireError(f"{self.left} bytes follow the end of the message", self.next)
+        return decode_text(self.string())
 
 
 def decode_text(data: bytes) -> str:
@@ -310,7 +284,7 @@ def parse_copy_out(body: bytes) -> None:
     reader = _Body(body)
     is_binary = reader.take(1) != b"\0"
     for _ in range(reader.count()):
-        is_binary |= reader.take(_INT16.size) != bytes(_INT16.size)
+        is_binary |= reader.take(2) != bytes(2)
     reader.end()
     if is_binary:
         raise WireError("a copy in binary form", 0)

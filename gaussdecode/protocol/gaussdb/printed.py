@@ -30,8 +30,9 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from gaussdecode.errors import TruncatedError, WireError
+from gaussdecode.errors import WireError
 from gaussdecode.model.lsn import Lsn
+from gaussdecode.protocol.fields import Fields
 
 BINARY: Final = "b"
 _SERIAL: Final = "sq"
@@ -106,13 +107,13 @@ def statements(
 
 
 def _framed(payload: bytes) -> Iterator[Statement]:
-    cursor = _Cursor(payload)
-    while size := cursor.uint32():
+    cursor = Fields(payload)
+    while size := cursor.number(4):
         if size < _LSN_BYTES:
-            raise WireError("a statement shorter than its position", cursor.at)
-        lsn = Lsn(cursor.uint64())
+            raise cursor.fail("a statement shorter than its position", 0)
+        lsn = Lsn(cursor.number(8))
         yield text_statement(cursor.take(size - _LSN_BYTES), lsn)
-    cursor.check_end()
+    cursor.end()
 
 
 def text_statement(text: bytes, lsn: Lsn | None) -> Statement:
@@ -132,28 +133,28 @@ def text_statement(text: bytes, lsn: Lsn | None) -> Statement:
 
 
 def _records(payload: bytes) -> Iterator[Statement]:
-    cursor = _Cursor(payload)
+    cursor = Fields(payload)
     if payload[:1] == b"h":  # a heartbeat as documented; a record's size never begins so
         cursor.take(1)
         yield _heartbeat(cursor)
         cursor.take(1)
-        cursor.check_end()
+        cursor.end()
         return
     while True:
-        size = cursor.uint32()
+        size = cursor.number(4)
         if size == 0:
             break
-        yield _record(_Cursor(cursor.take(size)))
+        yield _record(Fields(cursor.take(size)))
         separator = cursor.take(1)
         if separator not in (b"P", b"F"):
-            raise WireError("a record without its separator", cursor.at - 1)
+            raise cursor.fail("a record without its separator")
         if separator == b"F":
             break
-    cursor.check_end()
+    cursor.end()
 
 
-def _record(cursor: "_Cursor") -> Statement:
-    lsn = Lsn(cursor.uint64())
+def _record(cursor: Fields) -> Statement:
+    lsn = Lsn(cursor.number(8))
     try:
         return _spelled(cursor, lsn)
     except WireError as error:
@@ -161,12 +162,12 @@ def _record(cursor: "_Cursor") -> Statement:
         raise
 
 
-def _spelled(cursor: "_Cursor", lsn: Lsn) -> Statement:
+def _spelled(cursor: Fields, lsn: Lsn) -> Statement:
     letter = cursor.take(1)
     line = b"current_lsn: %s " % str(lsn).encode()
     if letter == b"B":
-        csn = cursor.uint64()
-        first_lsn = Lsn(cursor.uint64())
+        csn = cursor.number(8)
+        first_lsn = Lsn(cursor.number(8))
         line += b"BEGIN CSN: %d first_lsn: %s" % (csn, str(first_lsn).encode())
         return Statement(Part.BEGIN, line + _options(cursor, b" xid: "), lsn, csn)
     if letter == b"C":
@@ -174,19 +175,19 @@ def _spelled(cursor: "_Cursor", lsn: Lsn) -> Statement:
     if letter == b"h":
         return _heartbeat(cursor)
     if letter not in _VERBS:
-        raise WireError("a record of an unknown kind", cursor.at - 1)
-    line += _VERBS[letter] + cursor.text16() + b"." + cursor.text16()
+        raise cursor.fail("a record of an unknown kind")
+    line += _VERBS[letter] + _name(cursor) + b"." + _name(cursor)
     return Statement(Part.CHANGE, line + _tuples(cursor), lsn)
 
 
-def _options(cursor: "_Cursor", xid: bytes) -> bytes:
+def _options(cursor: Fields, xid: bytes) -> bytes:
     """Spell the optional parts; after a letter that nobody knows the rest is skipped."""
     line = b""
     readers: dict[bytes, Callable[[], bytes]] = {
-        b"X": lambda: xid + b"%d" % cursor.uint64(),
-        b"T": lambda: b" commit_time: " + cursor.take(cursor.uint32()),
-        b"N": lambda: b" user: " + cursor.take(cursor.uint32()),
-        b"O": lambda: b" origin_id: %d" % cursor.int32(),
+        b"X": lambda: xid + b"%d" % cursor.number(8),
+        b"T": lambda: b" commit_time: " + cursor.take(cursor.number(4)),
+        b"N": lambda: b" user: " + cursor.take(cursor.number(4)),
+        b"O": lambda: b" origin_id: %d" % cursor.number(4, signed=True),
     }
     while cursor.left:
         reader = readers.get(cursor.take(1))
@@ -196,71 +197,30 @@ def _options(cursor: "_Cursor", xid: bytes) -> bytes:
     return line
 
 
-def _tuples(cursor: "_Cursor") -> bytes:
+def _tuples(cursor: Fields) -> bytes:
     line = b""
     while cursor.left:
         head = _TUPLES.get(cursor.take(1))
         if head is None:
-            raise WireError("a tuple of an unknown kind", cursor.at - 1)
-        columns = [_column(cursor) for _ in range(cursor.uint16())]
+            raise cursor.fail("a tuple of an unknown kind")
+        columns = [_column(cursor) for _ in range(cursor.number(2))]
         line += head + b", ".join(columns) + b"}"
     return line
 
 
-def _column(cursor: "_Cursor") -> bytes:
-    name = cursor.text16()
-    type_oid = cursor.uint32()
-    size = cursor.uint32()
+def _name(cursor: Fields) -> bytes:
+    return cursor.take(cursor.number(2))
+
+
+def _column(cursor: Fields) -> bytes:
+    name = _name(cursor)
+    type_oid = cursor.number(4)
+    size = cursor.number(4)
     value = b"NULL" if size == _NULL else cursor.take(size)
     return b'%s[typid = %d]: "%s"' % (name, type_oid, value)
 
 
-def _heartbeat(cursor: "_Cursor") -> Statement:
+def _heartbeat(cursor: Fields) -> Statement:
     read, flushed, time = _HEARTBEAT.unpack(cursor.take(_HEARTBEAT.size))
     line = f"HeartBeat: {Lsn(read)} flushed_lsn: {Lsn(flushed)} time: {time}"
     return Statement(Part.HEARTBEAT, line.encode(), Lsn(read))
-
-
-class _Cursor:
-    """Reads bytes that are known to be there."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self.at = 0
-
-    @property
-    def left(self) -> int:
-        """Bytes that remain."""
-        return len(self._data) - self.at
-
-    def take(self, size: int) -> bytes:
-        """Step over bytes; the only check of bounds."""
-        if size > self.left:
-            raise TruncatedError(f"need {size} bytes, have {self.left}", self.at)
-        self.at += size
-        return self._data[self.at - size : self.at]
-
-    def uint16(self) -> int:
-        """Read two bytes."""
-        return int.from_bytes(self.take(2))
-
-    def uint32(self) -> int:
-        """Read four bytes."""
-        return int.from_bytes(self.take(4))
-
-    def int32(self) -> int:
-        """Read four bytes with a sign, as an origin is printed."""
-        return int.from_bytes(self.take(4), signed=True)
-
-    def uint64(self) -> int:
-        """Read eight bytes."""
-        return int.from_bytes(self.take(8))
-
-    def text16(self) -> bytes:
-        """Read a size of two bytes and as many bytes."""
-        return self.take(self.uint16())
-
-    def check_end(self) -> None:
-        """Refuse what follows the end."""
-        if self.left:
-            raise WireError(f"{self.left} bytes after the end of the message", self.at)

@@ -89,7 +89,7 @@ def test_every_prefix_of_a_body_is_an_error(index: int) -> None:
         with pytest.raises(TruncatedError):
             parse(message.body[:size])
     if message.tag is not Tag.AUTHENTICATION:
-        with pytest.raises(WireError, match="follow"):
+        with pytest.raises(WireError, match="after the end"):
             parse(message.body + b"\0")
 
 
