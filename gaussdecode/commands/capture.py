@@ -22,7 +22,7 @@ from gaussdecode.settings.load import load
 from gaussdecode.settings.sections import Config
 from gaussdecode.source.capture import CaptureWriter, Limits
 from gaussdecode.source.gaussdb.capture import record_gaussdb, wal_end
-from gaussdecode.source.postgresql.capture import Recording, record
+from gaussdecode.source.postgresql.capture import record
 from gaussdecode.source.postgresql.slot import read_server
 
 
@@ -54,15 +54,7 @@ def _record(
 ) -> CaptureWriter:
     if is_gaussdb(config):
         return record_gaussdb(config, address_of(config), path, limits, should_stop)
-    recording = Recording(
-        address=address_of(config),
-        slot=config.slot,
-        publications=config.source.publication,
-        messages=config.source.messages,
-        only_local=config.decoding.only_local,
-        streaming=config.source.streaming,
-    )
-    return record(recording, path, limits, should_stop)
+    return record(config, address_of(config), path, limits, should_stop)
 
 
 def _wal_end(config: Config) -> Lsn:

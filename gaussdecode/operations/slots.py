@@ -4,7 +4,7 @@ import contextlib
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from typing import Final, Protocol
+from typing import Final
 
 from gaussdecode.console.signals import Interrupt
 from gaussdecode.errors import ConfigError, SourceError, SourceRefusedError
@@ -34,37 +34,6 @@ _STANDBY_WAIT: Final = (
     "waiting: a standby makes a slot when its primary next logs the running transactions; to have it "
     "at once, on the primary: SELECT pg_log_standby_snapshot(); Then " + _PRIMARY_WAIT
 )
-
-
-class Slots(Protocol):
-    """Operations on slots; each call connects and disconnects."""
-
-    def create(self, interrupt: Interrupt, *, failover: bool, is_landed: bool = True) -> Lsn:
-        """Create the configured slot; return its consistent point.
-
-        Args:
-            interrupt: interrupts the creation; held once the slot exists, so that the caller can
-                record it.
-            failover: standbys keep the slot.
-            is_landed: the slot is for a landing, not for peek and get.
-
-        Raises:
-            KeyboardInterrupt: a signal interrupted it, and no slot exists.
-        """
-
-    def list(self) -> list[SlotState]:
-        """All slots of the server."""
-
-    def drop(self) -> None:
-        """Drop the configured slot."""
-
-    def advance(self, lsn: Lsn) -> Lsn:
-        """Advance the configured slot; return its new position."""
-
-
-def slots_of(config: Config) -> Slots:
-    """The slot operations for a configuration's server."""
-    return _GaussSlots(config) if is_gaussdb(config) else _PostgresSlots(config)
 
 
 @contextlib.contextmanager
@@ -113,13 +82,24 @@ def _made(
     raise KeyboardInterrupt
 
 
-class _PostgresSlots:
-    """Slots of a PostgreSQL server."""
+class Slots:
+    """Operations on the slots of a PostgreSQL server; each call connects and disconnects."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
 
     def create(self, interrupt: Interrupt, *, failover: bool, is_landed: bool = True) -> Lsn:
+        """Create the configured slot; return its consistent point.
+
+        Args:
+            interrupt: interrupts the creation; held once the slot exists, so that the caller can
+                record it.
+            failover: standbys keep the slot.
+            is_landed: the slot is for a landing, not for peek and get.
+
+        Raises:
+            KeyboardInterrupt: a signal interrupted it, and no slot exists.
+        """
         config = self._config
         with open_server(config) as connection:
             server = slot.read_server(connection, config.slot, config.source.publication)
@@ -143,23 +123,23 @@ class _PostgresSlots:
                 )
 
     def list(self) -> list[SlotState]:
+        """All slots of the server."""
         with open_server(self._config) as connection:
             return slot.list_slots(connection)
 
     def drop(self) -> None:
+        """Drop the configured slot."""
         with open_server(self._config) as connection:
             slot.drop_slot(connection, self._config.slot)
 
     def advance(self, lsn: Lsn) -> Lsn:
+        """Advance the configured slot; return its new position."""
         with open_server(self._config) as connection:
             return slot.advance_slot(connection, self._config.slot, lsn)
 
 
-class _GaussSlots:
-    """Slots of a GaussDB or openGauss server, by ordinary SQL."""
-
-    def __init__(self, config: Config) -> None:
-        self._config = config
+class _GaussSlots(Slots):
+    """The same of a GaussDB or openGauss server, by ordinary SQL."""
 
     def create(self, interrupt: Interrupt, *, failover: bool, is_landed: bool = True) -> Lsn:
         if failover:
@@ -194,3 +174,8 @@ class _GaussSlots:
     def advance(self, lsn: Lsn) -> Lsn:
         with open_sql(self._config) as sql:
             return gaussserver.advance_slot(sql, self._config.slot, lsn)
+
+
+def slots_of(config: Config) -> Slots:
+    """The slot operations for a configuration's server."""
+    return _GaussSlots(config) if is_gaussdb(config) else Slots(config)

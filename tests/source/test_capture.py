@@ -15,9 +15,13 @@ from gaussdecode.model.landing import SourceIdentity
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.settings.rules import SourceKind
 from gaussdecode.settings.source_sections import DecodingConfig
+from gaussdecode.settings.landing_sections import LandingConfig
+from gaussdecode.settings.rules import SourceKind
+from gaussdecode.settings.sections import Config, MonitoringConfig, RingConfig
+from gaussdecode.settings.source_sections import DecodingConfig, SourceConfig
 from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.capture import MAGIC, Capture, CaptureHeader, CaptureWriter, Limits
-from gaussdecode.source.postgresql.capture import Recording, reached, record
+from gaussdecode.source.postgresql.capture import reached, record
 from gaussdecode.source.settings import ReaderSettings
 
 HEADER = CaptureHeader(
@@ -209,6 +213,21 @@ def _settings(path: Path) -> dict[str, Any]:
     ).to_record()
 
 
+def config_of(database: Database) -> Config:
+    """What a file would say of it."""
+    publications = (database.publication,)
+    source = SourceConfig(kind=SourceKind.POSTGRESQL, dsn=database.dsn, publication=publications)
+    return Config(
+        path=Path("c.yaml"),
+        slot=database.slot,
+        source=source,
+        decoding=DecodingConfig.of(SourceKind.POSTGRESQL),
+        landing=LandingConfig(root=Path("/nowhere")),
+        ring=RingConfig(),
+        monitoring=MonitoringConfig(),
+    )
+
+
 @pytest.mark.integration
 def test_recording_confirms_nothing_and_replays_the_same(
     database: Database, address: SourceAddress, tmp_path: Path, make_main: Any, make_reader: Any
@@ -218,10 +237,9 @@ def test_recording_confirms_nothing_and_replays_the_same(
     database.execute("INSERT INTO t SELECT i, repeat('x', 100) FROM generate_series(1, 5000) i")
     database.execute("UPDATE t SET v = 'y' WHERE id < 10")
     before = database.slot_positions()
-    recording = Recording(address=address, slot=database.slot, publications=(database.publication,))
     limits = Limits(lsn=database.wal_end())
 
-    writer = record(recording, tmp_path / "c", limits, lambda: False)
+    writer = record(config_of(database), address, tmp_path / "c", limits, lambda: False)
 
     assert writer.frame_count > 5000
     assert database.slot_positions() == before
@@ -244,8 +262,7 @@ def test_limits_end_a_recording(
 ) -> None:
     """By time or by size, the file is finished in order."""
     database.execute("CREATE TABLE t (id int); INSERT INTO t SELECT generate_series(1, 1000)")
-    recording = Recording(address=address, slot=database.slot, publications=(database.publication,))
-    record(recording, tmp_path / "c", limits, lambda: False)
+    record(config_of(database), address, tmp_path / "c", limits, lambda: False)
     capture = Capture(tmp_path / "c")
     assert capture.frame_count == len(list(capture))
     if limits.frame_bytes is not None:

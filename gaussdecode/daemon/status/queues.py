@@ -9,25 +9,8 @@ columns with these names show `length`: a queue that is full by either limit has
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Protocol
 
-
-class Bounded(Protocol):
-    """A queue, as it tells of itself."""
-
-    @property
-    def capacity_bytes(self) -> int:
-        """Bound of the room."""
-
-    @property
-    def max_entries(self) -> int:
-        """Bound of the entries."""
-
-    def length(self) -> int:
-        """Entries that wait."""
-
-    def used_bytes(self) -> int:
-        """Room they take."""
+from gaussdecode.ipc.ring import Ring
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -47,7 +30,7 @@ class Fill:
     max_bytes: int
 
     @classmethod
-    def of(cls, queue: Bounded) -> "Fill":
+    def of(cls, queue: Ring) -> "Fill":
         """Look at a queue."""
         return cls(queue.length(), queue.max_entries, queue.used_bytes(), queue.capacity_bytes)
 

@@ -1,6 +1,5 @@
 """Record a stream of PostgreSQL into a capture file."""
 
-import dataclasses
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Final
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.protocol.copyboth import Keepalive, parse_server
 from gaussdecode.settings.rules import SourceKind
-from gaussdecode.settings.source_sections import NOT_STREAMED
+from gaussdecode.settings.sections import Config
 from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.capture import CaptureHeader, CaptureWriter, Limits, record_frames
 from gaussdecode.source.postgresql import slot as slots
@@ -32,34 +31,18 @@ _PREPARED: Final = frozenset(
 )
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Recording:
-    """The settings of a recording.
-
-    Attributes:
-        address: address of the server.
-        slot: name.
-        publications: names.
-        messages: logical messages too.
-        only_local: leave out what has an origin, from PostgreSQL 16 on.
-        streaming: transactions while they are open: off, on or parallel.
-    """
-
-    address: SourceAddress
-    slot: str
-    publications: tuple[str, ...]
-    messages: bool = True
-    only_local: bool = True
-    streaming: str = NOT_STREAMED
-
-
 def record(
-    recording: Recording, path: Path, limits: Limits, should_stop: Callable[[], bool]
+    config: Config,
+    address: SourceAddress,
+    path: Path,
+    limits: Limits,
+    should_stop: Callable[[], bool],
 ) -> CaptureWriter:
     """Record a slot from where it stands; confirms nothing.
 
     Args:
-        recording: recording settings.
+        config: configuration of kind postgresql.
+        address: address of the server.
         path: path of the new file.
         limits: when to stop; whichever comes first.
         should_stop: asked several times a second.
@@ -72,20 +55,21 @@ def record(
         ConfigError: the file cannot be made.
         DiskError: the file cannot be written.
     """
-    with connect(recording.address) as connection:
-        server = slots.read_server(connection, recording.slot, recording.publications)
-        start_lsn = check_start(None, server, recording.slot, two_phase=None)
+    publications = config.source.publication
+    with connect(address) as connection:
+        server = slots.read_server(connection, config.slot, publications)
+        start_lsn = check_start(None, server, config.slot, two_phase=None)
         options = slots.stream_options(
             server.version,
-            recording.publications,
-            messages=recording.messages,
-            only_local=recording.only_local,
-            streaming=recording.streaming,
+            publications,
+            messages=config.source.messages,
+            only_local=config.decoding.only_local,
+            streaming=config.source.streaming,
             two_phase=server.slot is not None and server.slot.is_two_phase,
         )
         encoding = connection.encoding.name
-        header = _header_of(recording.slot, server, start_lsn, options, encoding)
-        slots.start_stream(connection, recording.slot, start_lsn, options)
+        header = _header_of(config.slot, server, start_lsn, options, encoding)
+        slots.start_stream(connection, config.slot, start_lsn, options)
         with CaptureWriter(path, header) as writer:
             stream = Stream(connection, start_lsn, server.sender_timeout_ms)
 
