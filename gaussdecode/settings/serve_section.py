@@ -28,7 +28,7 @@ class Network(Text):
     """An address, or a network, of IPv4 or IPv6."""
 
     pattern: str = r"[0-9A-Fa-f.:/]+"
-    shape: str = "an address or a network, as 10.1.2.0/24 or fd00::/8"
+    allowed: str = "an address or a network, as 10.1.2.0/24 or fd00::/8"
 
     def read(self, value: object) -> str:
         """Accept what has no bits set beyond its network."""

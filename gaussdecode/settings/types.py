@@ -96,6 +96,16 @@ def format_duration(seconds: float) -> str:
     return "0s"
 
 
+class _Shown:
+    """Spells a value as Python does."""
+
+    __slots__ = ()
+
+    def show(self, value: object) -> str:
+        """Spell a value as it would stand in the file."""
+        return str(value)
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Boolean:
     """True or false; on, off, yes and no are read alike, as YAML 1.1 says.
@@ -129,7 +139,7 @@ class Boolean:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Integer:
+class Integer(_Shown):
     """A whole number.
 
     Attributes:
@@ -164,10 +174,6 @@ class Integer:
         if self.power_of_two and value.bit_count() != 1:
             raise refuse(value, "is not a power of two", self.allowed)
         return value
-
-    def show(self, value: object) -> str:
-        """Spell it in decimal."""
-        return str(value)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -254,7 +260,7 @@ class Duration:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(_Shown):
     """One of a few words.
 
     Attributes:
@@ -276,10 +282,6 @@ class Choice:
             raise refuse(value, "is unknown", self.allowed)
         return value
 
-    def show(self, value: object) -> str:
-        """Spell the word."""
-        return str(value)
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Text:
@@ -287,18 +289,13 @@ class Text:
 
     Attributes:
         pattern: the whole text must match it.
-        shape: the same in words.
+        allowed: the same in words.
         is_echoed: whether a wrong one may be repeated: it may hold a password.
     """
 
     pattern: str
-    shape: str
+    allowed: str
     is_echoed: bool = True
-
-    @property
-    def allowed(self) -> str:
-        """The shape in words."""
-        return self.shape
 
     def read(self, value: object) -> str:
         """Accept a text only: YAML reads a bare 123 or yes as something else."""
@@ -319,10 +316,7 @@ class Text:
 class CsnAndLsn:
     """Two whole numbers of 64 bits, ``CSN/LSN``, or nothing."""
 
-    @property
-    def allowed(self) -> str:
-        """The shape in words."""
-        return f"two whole numbers up to {MAX_UINT64} joined by a slash, CSN/LSN"
+    allowed = f"two whole numbers up to {MAX_UINT64} joined by a slash, CSN/LSN"
 
     def read(self, value: object) -> str:
         """Accept a text only."""
@@ -406,10 +400,7 @@ class Patterns:
 class AbsolutePath:
     """A path from the root of the file system; a service has no current directory."""
 
-    @property
-    def allowed(self) -> str:
-        """The shape in words."""
-        return "an absolute path"
+    allowed = "an absolute path"
 
     def read(self, value: object) -> Path:
         """Accept an absolute path without a NUL byte."""
@@ -440,13 +431,10 @@ class Address:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class AddressType:
+class AddressType(_Shown):
     """``host:port``."""
 
-    @property
-    def allowed(self) -> str:
-        """The shape in words."""
-        return "host:port, with a port from 0 to 65535"
+    allowed = "host:port, with a port from 0 to 65535"
 
     def read(self, value: object) -> Address:
         """Split at the last colon; brackets around IPv6."""
@@ -456,10 +444,6 @@ class AddressType:
         if not bare or not is_number or int(port) > 65535 or (":" in bare and bare == host):
             raise refuse(value, "is not an address", self.allowed)
         return Address(bare, int(port))
-
-    def show(self, value: object) -> str:
-        """Spell ``host:port``."""
-        return str(value)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -13,8 +13,6 @@ from gaussdecode.errors import ConfigError, IdentityError, WireError
 from gaussdecode.ipc.control import Word
 from gaussdecode.model.landing import SourceIdentity
 from gaussdecode.model.lsn import Lsn
-from gaussdecode.settings.rules import SourceKind
-from gaussdecode.settings.source_sections import DecodingConfig
 from gaussdecode.settings.landing_sections import LandingConfig
 from gaussdecode.settings.rules import SourceKind
 from gaussdecode.settings.sections import Config, MonitoringConfig, RingConfig
