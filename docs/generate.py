@@ -14,7 +14,8 @@ from gaussdecode.metrics.daemon import STAGES
 from gaussdecode.metrics.table import METRICS
 from gaussdecode.protocol.gaussdb.facts import FACTS, VERSIONS, cells
 from gaussdecode.settings.load import SECTIONS
-from gaussdecode.settings.rules import OPTIONS, Option, SourceKind, Support
+from gaussdecode.settings.option import Option, SourceKind, Support
+from gaussdecode.settings.options import OPTIONS
 from gaussdecode.settings.source_sections import GAUSSDB_SLOT_NAME, SLOT_NAME, Member
 from gaussdecode.settings.types import Setting
 

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Final
 
 from gaussdecode.model.title import split_title
-from gaussdecode.settings.rules import AUTO, BY_NAME
+from gaussdecode.settings.option import AUTO
+from gaussdecode.settings.rules import BY_NAME
 from gaussdecode.settings.types import (
     DAY,
     GIB,

@@ -19,7 +19,7 @@ from gaussdecode.host.access import refused
 from gaussdecode.settings import rules as options
 from gaussdecode.settings.dsn import dsn_problems, gaussdb_dsn_problems, parameters_of
 from gaussdecode.settings.landing_sections import LandingConfig, MirrorConfig, SnapshotConfig
-from gaussdecode.settings.rules import Doer, SourceKind
+from gaussdecode.settings.option import AUTO, Doer, SourceKind
 from gaussdecode.settings.sections import (
     Config,
     GuardConfig,
@@ -425,7 +425,7 @@ class _Reader:
         section = self._sub("decoding")
         self._refuse_unknown(section, "decoding.", tuple(options.BY_NAME))
         decoders = section.get("parallel-decode-num")
-        is_parallel = decoders is not None and decoders.value not in (1, options.AUTO)
+        is_parallel = decoders is not None and decoders.value not in (1, AUTO)
         given: dict[str, object] = {}
         for name, entry in section.items():
             option = options.BY_NAME.get(name)

@@ -1,8 +1,7 @@
 """Check the rules between GaussDB's logical decoding options.
 
-The rows are in `options`, the classes in `option`; both can be imported from here too. Validation,
-the plan that ``gaussdecode check`` prints, START_REPLICATION's text and docs/configuration.md are made from the
-table.
+The rows are in `options`, the classes in `option`. Validation, the plan that ``gaussdecode check`` prints,
+START_REPLICATION's text and docs/configuration.md are made from the table.
 
 An option is never tried and dropped on an error: the connection is lost then, and a typing error would look
 like an old server.
@@ -13,31 +12,15 @@ from typing import Final
 
 from gaussdecode.settings.option import (
     AUTO,
-    Doer,
     Option,
     Section,
     ServerProfile,
     SourceKind,
     Support,
-    Version,
 )
-from gaussdecode.settings.options import OPTIONS, WHITE_TABLE_LIST
+from gaussdecode.settings.options import OPTIONS
 
-__all__ = [
-    "AUTO",
-    "BY_NAME",
-    "OPTIONS",
-    "WHITE_TABLE_LIST",
-    "Doer",
-    "Option",
-    "Section",
-    "ServerProfile",
-    "SourceKind",
-    "Support",
-    "Version",
-    "given_decoders",
-    "refusals",
-]
+__all__ = ["BY_NAME", "SourceKind", "given_decoders", "refusals"]
 
 _NO_ADVANCE: Final = (
     "true is possible with parallel-decode-num 1 only. In parallel decoding the server "

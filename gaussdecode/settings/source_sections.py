@@ -6,7 +6,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Self
 
-from gaussdecode.settings.rules import AUTO, BY_NAME, Section, SourceKind, given_decoders
+from gaussdecode.settings.option import AUTO, Section
+from gaussdecode.settings.rules import BY_NAME, SourceKind, given_decoders
 from gaussdecode.settings.types import (
     GIB,
     HOUR,

@@ -12,7 +12,7 @@ from kit.postgres import Database
 from gaussdecode.errors import EX_CONFIG, EX_OK, EX_UNAVAILABLE
 from gaussdecode.operations.check.doctor import Finding
 from gaussdecode.operations.check.report import Grid, Report
-from gaussdecode.settings.rules import OPTIONS
+from gaussdecode.settings.options import OPTIONS
 
 ROOT = Path(__file__).parents[2]
 TYPES = """

@@ -10,7 +10,7 @@ from kit.gaussprofile import COMMERCIAL, PROFILES, V3_0_0, V6_0_0, Profile
 from kit.gaussserver import GaussServer
 
 from gaussdecode.errors import EX_CONFIG, EX_OK, EX_UNAVAILABLE
-from gaussdecode.settings.rules import OPTIONS
+from gaussdecode.settings.options import OPTIONS
 
 pytestmark = pytest.mark.integration
 MakeGauss = Callable[..., GaussServer]

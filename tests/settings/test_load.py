@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from gaussdecode.errors import EX_CONFIG, ConfigError
 from gaussdecode.settings.landing_sections import FIRST_LANES, MOST_LANES
 from gaussdecode.settings.load import SECTIONS, load, process_memory_bytes
-from gaussdecode.settings.rules import AUTO, BY_NAME, SourceKind
+from gaussdecode.settings.option import AUTO
+from gaussdecode.settings.rules import BY_NAME, SourceKind
 from gaussdecode.settings.sections import Config
 from gaussdecode.settings.source_sections import MOST_CHOSEN, DecodingConfig
 from gaussdecode.settings.types import GIB, MIB, Address

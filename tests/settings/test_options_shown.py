@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from gaussdecode.operations.peek.postgresql import style_of
-from gaussdecode.settings.rules import OPTIONS, SourceKind
+from gaussdecode.settings.options import OPTIONS
+from gaussdecode.settings.rules import SourceKind
 from gaussdecode.settings.source_sections import DecodingConfig
 
 TESTS = Path(__file__).parents[1]

@@ -4,17 +4,9 @@ from typing import NamedTuple
 
 import pytest
 
-from gaussdecode.settings.rules import (
-    BY_NAME,
-    OPTIONS,
-    Doer,
-    Option,
-    Section,
-    SourceKind,
-    Support,
-    Version,
-    refusals,
-)
+from gaussdecode.settings.option import Doer, Option, Section, Support, Version
+from gaussdecode.settings.options import OPTIONS
+from gaussdecode.settings.rules import BY_NAME, SourceKind, refusals
 from gaussdecode.settings.types import GIB, MIB, Integer
 
 # The product's documentation, in its order: name -> (serial default, parallel default).

@@ -21,7 +21,8 @@ from gaussdecode.operations.check.doctor import LEAST_TIMEOUT_MS
 from gaussdecode.operations.landing_files import opened
 from gaussdecode.operations.owner import landing_owner
 from gaussdecode.protocol.gaussdb.profile import VersionProfile
-from gaussdecode.settings.rules import OPTIONS, Doer, Option, Section, ServerProfile, SourceKind
+from gaussdecode.settings.option import Doer, Option, Section, ServerProfile, SourceKind
+from gaussdecode.settings.options import OPTIONS
 from gaussdecode.settings.sections import Config
 from gaussdecode.source.coverage import Coverage, compare
 from gaussdecode.source.postgresql.connection import Connection

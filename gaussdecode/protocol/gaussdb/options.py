@@ -20,14 +20,9 @@ from typing import Final, Self
 from gaussdecode.errors import ConfigError
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.protocol.gaussdb.commands import is_balanced, literal, start_replication
-from gaussdecode.settings.rules import (
-    OPTIONS,
-    Option,
-    Section,
-    ServerProfile,
-    SourceKind,
-    refusals,
-)
+from gaussdecode.settings.option import Option, Section, ServerProfile
+from gaussdecode.settings.options import OPTIONS
+from gaussdecode.settings.rules import SourceKind, refusals
 from gaussdecode.settings.sections import Config
 from gaussdecode.settings.source_sections import SQL_DECODING, SQL_DECODING_OPTIONS, DecodingConfig
 from gaussdecode.wire.letters import StreamStyle

@@ -18,7 +18,8 @@ from gaussdecode.protocol.gaussdb.options import (
     stream_style,
 )
 from gaussdecode.settings.load import load
-from gaussdecode.settings.rules import OPTIONS, Option, Section, SourceKind, Version
+from gaussdecode.settings.option import Option, Section, SourceKind, Version
+from gaussdecode.settings.options import OPTIONS
 from gaussdecode.settings.sections import Config
 from gaussdecode.settings.types import GIB
 
