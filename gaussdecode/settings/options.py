@@ -65,6 +65,13 @@ _ONE_NODE: Final = "openGauss is one server without shards"
 _SPOOL: Final = "it goes to spool/ below the landing; landing.memory-bytes applies too"
 _SPOOL_TOO: Final = f"passed on when it is set; for the daemon's own memory {_SPOOL}"
 _SPOOL_OLD: Final = f"this version has no such option; the daemon keeps to it: {_SPOOL}"
+_SPOOLED_THERE: Final = Support(
+    Doer.BOTH,
+    _SPOOL_TOO,
+    range=Integer(0, 100),
+    since=_MEMORY,
+    before=_daemon(_SPOOL_OLD),
+)
 _DESCRIPTIONS: Final = (
     "the descriptions unused for longest go to disk, and come back when they are needed; "
     "none is lost"
@@ -179,13 +186,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         meaning="A transaction that uses more memory goes to disk; 0 sets no limit of its own.",
         postgresql=_daemon(_SPOOL),
         gaussdb=_both(_SPOOL_TOO),
-        opengauss_own=Support(
-            Doer.BOTH,
-            _SPOOL_TOO,
-            range=Integer(0, 100),
-            since=_MEMORY,
-            before=_daemon(_SPOOL_OLD),
-        ),
+        opengauss_own=_SPOOLED_THERE,
     ),
     Option(
         name="max-reorderbuffer-in-memory",
@@ -198,13 +199,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         "limit of its own.",
         postgresql=_daemon(_SPOOL),
         gaussdb=_both(_SPOOL_TOO),
-        opengauss_own=Support(
-            Doer.BOTH,
-            _SPOOL_TOO,
-            range=Integer(0, 100),
-            since=_MEMORY,
-            before=_daemon(_SPOOL_OLD),
-        ),
+        opengauss_own=_SPOOLED_THERE,
     ),
     Option(
         name="desc-memory-limit",
