@@ -168,29 +168,17 @@ def _adopt(config: Config, _args: argparse.Namespace) -> None:
 
 
 def _list(config: Config, args: argparse.Namespace) -> None:
-    if len(config.members) > 1:
-        _list_of_several(config, is_json=args.json)
-        return
-    records = [_record(slot) for slot in slots_of(config).list()]
-    if args.json:
-        for record in records:
-            print(json.dumps(record))
-    else:
-        print_table(_COLUMNS, [[_cell(record[name]) for name in _COLUMNS] for record in records])
-
-
-def _list_of_several(config: Config, *, is_json: bool) -> None:
     """List the slots of every source's server."""
-    records = [
-        {"source": name, **_record(slot)}
+    records: list[dict[str, object]] = [
+        {**({"source": name} if config.is_several else {}), **_record(slot)}
         for name, member in config.members.items()
         for slot in slots_of(member).list()
     ]
-    if is_json:
+    if args.json:
         for record in records:
             print(json.dumps(record))
         return
-    columns = ("source", *_COLUMNS)
+    columns = ("source", *_COLUMNS) if config.is_several else _COLUMNS
     print_table(columns, [[_cell(record[name]) for name in columns] for record in records])
 
 
