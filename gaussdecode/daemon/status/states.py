@@ -322,17 +322,13 @@ def _gap(seen: Seen) -> Told | None:
 def _disk_full(seen: Seen) -> Told | None:
     if not seen.get("land_disk_full"):
         return None
-    waits = f": {seen.reason}" if seen.reason else ""
     free, kept = seen.get("land_free_bytes") or 0.0, seen.get("land_min_free_bytes") or 0.0
+    how = "is full"
     if 0 < free < kept:
-        return Told(
-            f"The landing's disk has {size(free)} left; landing.min-free-bytes is "
-            f"{size(kept)}{waits}. Nothing lands, and the server keeps WAL for the slot.",
-            f"Free space on its file system, {pasted('df', '-h', str(seen.root))}. Landing then "
-            "continues by itself.",
-        )
+        how = f"has {size(free)} left; landing.min-free-bytes is {size(kept)}"
+    waits = f": {seen.reason}" if seen.reason else ""
     return Told(
-        f"The landing's disk is full{waits}. Nothing lands, and the server keeps WAL for the slot.",
+        f"The landing's disk {how}{waits}. Nothing lands, and the server keeps WAL for the slot.",
         f"Free space on its file system, {pasted('df', '-h', str(seen.root))}. Landing then "
         "continues by itself.",
     )
