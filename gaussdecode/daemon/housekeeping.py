@@ -29,7 +29,6 @@ class Housekeeper:
         log: open; others commit to it too.
         settings: compaction and retention as configured.
         on_error: told the first error; then the thread ends.
-        interval: seconds between two looks.
         is_paused: whether merging, which can wait, has to.
         mirror: state of the mirror; entries that it has not got stay.
         slots: gives the virtual slots of the landing.
@@ -43,7 +42,6 @@ class Housekeeper:
         log: CommitLog,
         settings: LandingConfig,
         on_error: Callable[[BaseException], object],
-        interval: float = INTERVAL_SECONDS,
         is_paused: Callable[[], bool] = lambda: False,
         mirror: Mirror | None = None,
         slots: Callable[[], Sequence[KeptSlot]] = list,
@@ -51,7 +49,6 @@ class Housekeeper:
         self._log = log
         self._settings = settings
         self._on_error = on_error
-        self._interval = interval
         self._is_paused = is_paused
         self._mirror = mirror
         self._slots = slots
@@ -71,7 +68,7 @@ class Housekeeper:
 
     def _run(self) -> None:
         try:
-            while not self._stop.wait(self._interval):
+            while not self._stop.wait(INTERVAL_SECONDS):
                 self.work()
         except BaseException as error:  # noqa: BLE001 - a thread must not die in silence
             self._on_error(error)

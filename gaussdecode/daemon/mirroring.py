@@ -39,7 +39,6 @@ class Mirror:
         is_compacting: small files are merged here.
         on_shipped: told that `positions` may have moved.
         on_error: told an error that trying again cannot mend; then the thread ends.
-        clock: monotonic seconds.
 
     Attributes:
         failure: why the store does not do it now; None while it does.
@@ -55,13 +54,11 @@ class Mirror:
         is_compacting: bool,
         on_shipped: Callable[[], object],
         on_error: Callable[[BaseException], object],
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._log = log
         self._settings = settings
         self._on_shipped = on_shipped
         self._on_error = on_error
-        self._clock = clock
         self._shipper = Shipper(log, open_store(settings), is_compacting=is_compacting)
         self._is_prepared = False
         self._wake = threading.Event()
@@ -69,7 +66,7 @@ class Mirror:
         self._thread = threading.Thread(target=self._run, name="mirror", daemon=True)
         self._waiting: deque[tuple[int, int, dt.datetime]] = deque()
         self._known = self._shipper.shipped
-        self._noted_at = clock()
+        self._noted_at = time.monotonic()
         self.failure: str | None = None
         self.errors = 0
         self.shipped_bytes = 0
@@ -177,7 +174,7 @@ class Mirror:
             self._on_shipped()
 
     def _tidy(self) -> None:
-        now = self._clock()
+        now = time.monotonic()
         if now - self._noted_at >= _NOTE_SECONDS:
             self._shipper.note()
             self._noted_at = now
