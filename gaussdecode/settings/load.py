@@ -215,11 +215,6 @@ class _Reader:
         if members:
             slot = ",".join(members)
             config = dataclasses.replace(config, slot=slot).with_members(members)
-        if config.serve.in_daemon and (config.is_several or config.lands_by_csn):
-            at = _lines(self._sub(tree, "serve"))("in-daemon")
-            reason = "a landing of several sources, or in the order of CSNs, is not served"
-            self.problems.append((at, f"serve.in-daemon: {reason}"))
-            return None
         if config.landing.on_suspect == "snapshot" and config.snapshot_refusal is not None:
             self.complain("landing.on-suspect", f"snapshot: {config.snapshot_refusal}")
             return None

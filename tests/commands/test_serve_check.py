@@ -129,8 +129,3 @@ def test_a_server_in_the_daemon(tmp_path: Path) -> None:
     assert examine_serve(config).text == "not running, in the daemon"
     more = sum(config.memory_budget().values()) - sum(beside.memory_budget().values())
     assert more == config.serve.cache_bytes + 100 * config.serve.buffer_bytes
-    path = tmp_path / "orders.yaml"
-    text = path.read_text().replace("postgresql", "gaussdb").replace(", publication: [p]", "")
-    path.write_text(f"{text}decoding: {{output-order: 1}}\n")
-    with pytest.raises(ConfigError, match=r"serve\.in-daemon: .*order of CSNs, is not served"):
-        load(path)

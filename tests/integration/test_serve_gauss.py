@@ -23,6 +23,7 @@ from kit.served import Replication, Served
 from kit.servedtables import CHANGES, TABLES
 
 from gaussdecode.cli import main
+from gaussdecode.demo.ports import free_port
 from gaussdecode.serve.errors import ServeError
 
 pytestmark = pytest.mark.integration
@@ -57,6 +58,7 @@ def _follow(
 ) -> dict[str, landing.Landing]:
     """Land what a server sends in some styles, all at once."""
     dsn = f"host=127.0.0.1 port={served.port} dbname={served.database} user=tester sslmode=disable"
+    assert isinstance(served.server.root, Path)
     last = landing.read(served.server.root).transactions[-1]["gd_lsn"]
     daemons = {}
     with contextlib.ExitStack() as stack:
@@ -182,10 +184,17 @@ def test_nodes_in_the_order_of_csns(servers: Callable[[int], Postgres], tmp_path
     """Each node is a database, whose transactions come by CSN; what is confirmed does not come again."""
     with GaussCluster(("dn1", "dn2"), postgres=servers(15)) as cluster:
         history = History(cluster, 1, truncates=False)
-        with several(cluster, tmp_path) as daemon:
+        daemon = several(cluster, tmp_path)
+        port = free_port()
+        daemon.write_config(serve={"in-daemon": True, "listen": f"127.0.0.1:{port}"})
+        with daemon:
             history.run(120)
             history.finish()
             daemon.catch_up_csn()
+            dsn = f"host=127.0.0.1 port={port} user=tester sslmode=disable"
+            for node in ("dn1", "dn2"):
+                with psycopg.connect(dsn, dbname=node) as session:
+                    assert session.execute("SELECT current_database()").fetchone() == (node,)
             assert daemon.stop() == 0
     inverted = 0
     with Served(daemon.root) as served:

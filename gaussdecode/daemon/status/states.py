@@ -637,7 +637,7 @@ def _virtual_slot_near_its_end(seen: Seen) -> Told | None:
 def _serve_away(seen: Seen) -> Told | None:
     if seen.get("daemon_serve_up") != 0.0:
         return None
-    return (
+    return Told(
         f"Clients of the landing are not served: {seen.serve_reason or 'the server starts again'}.",
         (
             f"It is started again by itself. {seen.command('check', str(seen.config))} shows what is wrong with the "

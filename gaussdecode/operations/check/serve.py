@@ -36,10 +36,6 @@ def examine_serve(config: Config) -> ServeFound:
     runs = is_running(config.landing.root)
     state = {True: "running", False: "not running", None: "not known"}[runs]
     found = ServeFound(f"{state}, in the daemon" if config.serve.in_daemon else state)
-    if config.is_several or config.lands_by_csn:
-        found.problems.append(
-            "serve: a landing of several sources, or in the order of CSNs, is not served; remove the section"
-        )
     _users(config, found)
     _tls(config, found)
     serve = config.serve

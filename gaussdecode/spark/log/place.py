@@ -168,6 +168,12 @@ def place_of(given: Given) -> Place:
     return ObjectPath(MirrorConfig(url=url, **_options(url, parts.query)))
 
 
+def mirror_place(settings: MirrorConfig) -> Place:
+    """Place of a landing's mirror."""
+    parts = urlsplit(settings.url)
+    return Path(unquote(parts.path)) if parts.scheme == "file" else ObjectPath(settings)
+
+
 def _options(url: str, query: str) -> dict[str, Any]:  # Any: of several types
     """Parse the settings after the question mark of a URL."""
     types = {field.name: field.metadata["setting"].type for field in _fields()}
