@@ -16,6 +16,7 @@ from gaussdecode.settings.sections import Config, MonitoringConfig, RingConfig
 from gaussdecode.settings.source_sections import DecodingConfig, SourceConfig
 from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.postgresql.catalog import Catalog
+from gaussdecode.source.postgresql.connection import Connection, Row
 from gaussdecode.source.settings import ReaderSettings
 from gaussdecode.source.slot import LandingPosition
 
@@ -67,6 +68,41 @@ def test_columns_key_and_storage(database: Database) -> None:
     assert [c.name for c in table.columns if c.is_toastable] == ["b", "c"]
     assert [c.name for c in table.columns if c.is_generated] == ["f"]
     assert [c.name for c in table.columns if c.is_not_null] == ["a", "c"]
+
+
+@pytest.mark.integration
+def test_partitions_are_looked_through_once(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For the constants of a partitioned table, until its columns change; a root is described by partition."""
+    database.execute(
+        "CREATE TABLE t (a int) PARTITION BY LIST (a);"
+        "CREATE TABLE t_1 PARTITION OF t FOR VALUES IN (1); CREATE TABLE t_2 PARTITION OF t FOR VALUES IN (2);"
+        "INSERT INTO t VALUES (1), (2); ALTER TABLE t ADD b int DEFAULT 5"
+    )
+    oid = database.execute("SELECT 't'::regclass::oid")[0][0]
+    asked: list[str] = []
+    query = Connection.query
+
+    def noted(self: Connection, sql: str) -> list[Row]:
+        asked.append(sql)
+        return query(self, sql)
+
+    monkeypatch.setattr(Connection, "query", noted)
+    with Catalog(config_for(database.dsn + " sslmode=disable")) as catalog:
+
+        def constants() -> list[str | None]:
+            table = catalog.look_up(relation(oid))
+            assert table is not None
+            return [column.constant for column in table.columns]
+
+        assert constants() == [None, "5"]
+        assert constants() == [None, "5"]
+        assert sum("RECURSIVE" in sql for sql in asked) == 1
+        database.execute("ALTER TABLE t ADD c text DEFAULT 'x'")
+        assert constants() == [None, "5", "x"]
+        database.execute("ALTER TABLE t DROP b; ALTER TABLE t ADD b int DEFAULT 6")
+        assert constants() == [None, "x", "6"]
 
 
 def settle(database: Database) -> None:

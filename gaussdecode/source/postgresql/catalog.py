@@ -116,6 +116,7 @@ class Catalog(Closing):
         self._seconds = 0.0  # that a statement of the session may take
         self._failing_since: float | None = None
         self._rest_until = float("-inf")
+        self._constants: dict[int, tuple[tuple[Row, ...], dict[str, str]]] = {}  # by OID
         self.failure: str | None = None
         self.failure_count = 0
 
@@ -227,15 +228,30 @@ class Catalog(Closing):
         )
         columns = tuple(_column(row) for row in found if row[_IS_DROPPED] != "t")
         if kind == _ROOT:
-            rows = session.query(_CONSTANTS.format(oid=oid))
-            constants = {
-                spelled_name(name or ""): readable(text) for name, text in rows if text is not None
-            }
+            constants = self._constants_of(session, oid, tuple(row[:_IS_SETTLED] for row in found))
             columns = tuple(
                 dataclasses.replace(column, constant=constants.get(column.name))
                 for column in columns
             )
         return CatalogTable(oid, schema, name, kind, identity, columns, reading=reading)
+
+    def _constants_of(
+        self, session: Connection, oid: int, columns: tuple[Row, ...]
+    ) -> dict[str, str]:
+        """Constants of a partitioned table's columns, by name.
+
+        The server describes such a table again for each partition that has rows, and to look through thousands
+        of them each time takes minutes. A column that is there keeps its constant: nothing is asked again before
+        the columns change.
+        """
+        before, constants = self._constants.get(oid, ((), {}))
+        if before != columns:
+            rows = session.query(_CONSTANTS.format(oid=oid))
+            constants = {
+                spelled_name(name or ""): readable(text) for name, text in rows if text is not None
+            }
+            self._constants[oid] = columns, constants
+        return constants
 
     def _connected(self, address: SourceAddress) -> Connection:
         if self._session is None:
@@ -251,6 +267,7 @@ class Catalog(Closing):
 
 
 _IS_DROPPED: Final = 10  # of _COLUMNS
+_IS_SETTLED: Final = 11  # likewise
 
 
 def _attribute(row: Row) -> Attribute:
