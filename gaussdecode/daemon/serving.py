@@ -13,14 +13,16 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from gaussdecode.errors import ConfigError, GaussDecodeError, from_record
 from gaussdecode.ipc.process import LIBRARIES, STUCK_SECONDS, Child, spawn_child
 from gaussdecode.logs import Event, get_logger
 from gaussdecode.settings.sections import Config, MonitoringConfig
 from gaussdecode.settings.serve_section import ServeConfig
-from gaussdecode.spark.log.place import Place, mirror_place
+
+if TYPE_CHECKING:
+    from gaussdecode.spark.log.place import Place
 
 _MODULE: Final = "gaussdecode.daemon.serveprocess"
 _LOOK_SECONDS: Final = 0.5
@@ -41,7 +43,7 @@ class Task:
         slots_root: directory with the virtual slots; None for `root`.
     """
 
-    root: Place
+    root: "Place"
     settings: ServeConfig
     monitoring: MonitoringConfig
     slot: str
@@ -63,8 +65,13 @@ class Task:
         if from_mirror and not mirror.is_on:
             raise ConfigError("landing.mirror.url is not set: there is no mirror to serve")
         is_mirror = from_mirror or (mirror.is_on and mirror.local_retention is not None)
+        root: Place = landing.root
+        if is_mirror:
+            from gaussdecode.spark.log.place import mirror_place  # a daemon starts without its modules
+
+            root = mirror_place(mirror)
         return cls(
-            mirror_place(mirror) if is_mirror else landing.root,
+            root,
             config.serve,
             config.monitoring,
             config.slot,
