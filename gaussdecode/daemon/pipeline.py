@@ -249,7 +249,11 @@ class Pipeline:
         )
         self._housekeeper.start()
         log = self.log
-        self._lags = Lags(lambda: (log.floor + 1, log.next_n - 1), log.iterate)
+        self._lags = Lags(
+            lambda: (log.floor + 1, log.next_n - 1),
+            log.iterate,
+            is_by_csn=log.layout.order == ORDER_CSN,
+        )
         position = self.log.position
         self.landed.reach(self.log.next_n - 1, None if position is None else position.lsn)
         return self.log

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from gaussdecode.errors import ConfigError, GaussDecodeError, from_record
+from gaussdecode.errors import ConfigError, from_record
 from gaussdecode.ipc.process import LIBRARIES, STUCK_SECONDS, Child, spawn_child
 from gaussdecode.logs import Event, get_logger
 from gaussdecode.settings.sections import Config, MonitoringConfig
@@ -25,6 +25,11 @@ if TYPE_CHECKING:
     from gaussdecode.spark.log.place import Place
 
 _MODULE: Final = "gaussdecode.daemon.serveprocess"
+_STORE: Final = (
+    "AWS_*", "GOOGLE_*", "AZURE_*", "HADOOP_*", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy",
+    "no_proxy",
+)  # fmt: skip
+"""Environment variables that clients of a mirror's store read."""
 _LOOK_SECONDS: Final = 0.5
 _LEAVE_SECONDS: Final = 5.0  # to tell clients and to write slots; then it is killed
 _log = get_logger("daemon")
@@ -67,7 +72,8 @@ class Task:
         is_mirror = from_mirror or (mirror.is_on and mirror.local_retention is not None)
         root: Place = landing.root
         if is_mirror:
-            from gaussdecode.spark.log.place import mirror_place  # a daemon starts without its modules
+            # Here, because a daemon starts without its modules.
+            from gaussdecode.spark.log.place import mirror_place
 
             root = mirror_place(mirror)
         return cls(
@@ -152,8 +158,8 @@ class Serving:
             began = time.monotonic()
             try:
                 reason = self._run_once()
-            except (GaussDecodeError, OSError) as error:  # no process left, or no report of ours
-                reason = str(error)
+            except Exception as error:  # noqa: BLE001 - no process or descriptor left, or no report of ours
+                reason = str(error) or type(error).__name__
             if self._stop.is_set():
                 return
             wait = self._next_wait(time.monotonic() - began)
@@ -170,7 +176,7 @@ class Serving:
         with open(ours, "wb") as word:
             try:
                 settings = {"task": self._task.packed(), "stop_fd": theirs}
-                child = spawn_child(self._module, settings, LIBRARIES, "serve")
+                child = spawn_child(self._module, settings, (*LIBRARIES, *_STORE), "serve")
             finally:
                 os.close(theirs)
             self.state = dataclasses.replace(

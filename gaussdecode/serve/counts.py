@@ -34,7 +34,11 @@ class Counts:
         self._server = server
         self._started = time.time()
         landing = server.feeds.landing
-        self._lags = Lags(lambda: (landing.first_n, landing.last_n), landing.entries)
+        self._lags = Lags(
+            lambda: (landing.first_n, landing.last_n),
+            landing.entries,
+            is_by_csn=landing.is_by_csn,
+        )
         self._refused = collections.Counter(dict.fromkeys(REFUSALS, 0))
         self._sent: dict[str, Sent] = {}
 

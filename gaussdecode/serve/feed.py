@@ -8,6 +8,7 @@ next entry, and only while a client waits for it. What reads files runs in threa
 import asyncio
 import collections
 import concurrent.futures
+import contextlib
 import itertools
 import time
 from collections.abc import Callable, Iterator
@@ -16,7 +17,7 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from gaussdecode.errors import GaussDecodeError
+from gaussdecode.errors import GaussDecodeError, MirrorError
 from gaussdecode.logs import Event, get_logger
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.lsn import Lsn
@@ -85,7 +86,8 @@ class LogEnd:
     def look(self) -> int:
         """Look for newer entries in a directory; gives the newest. A store is not asked: see `see`."""
         if self._is_local:
-            self._search(_LIST_SECONDS)
+            with contextlib.suppress(OSError):  # what was seen is the end
+                self._search(_LIST_SECONDS)
         return self._last
 
     async def see(self) -> int:
@@ -189,6 +191,12 @@ class Feed:
         """Run what may block in a thread; errors of the landing become errors for the client."""
         try:
             return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+        except MirrorError as error:
+            raise ServeError(
+                "58030",
+                f"the mirror cannot be read now: {error}",
+                hint="Connect again; the slot keeps its position.",
+            ) from error
         except GaussDecodeError as error:
             raise ServeError(
                 "55000",
@@ -295,7 +303,6 @@ class Feeds:
         self, root: Place, cache_bytes: int, threads: int, keep: int | None = None
     ) -> None:
         self._keep_size = keep
-        self._root = root
         self._cache_bytes = cache_bytes
         self.pool = concurrent.futures.ThreadPoolExecutor(threads, "serve")
         self.landing = Landing(root)
@@ -316,7 +323,7 @@ class Feeds:
         held = self._feeds.get((source, tables))
         if held is None:
             reader = LandingReader(
-                self._root,
+                self.landing,  # it is open: nothing is read here, in the event loop
                 source=source,
                 wanted=wanted or every_table,
                 include_snapshot=True,

@@ -67,13 +67,17 @@ class Lags:
     Args:
         span: gives the numbers of the oldest and of the newest entry; the newest is before the oldest in an empty log.
         entries: reads entries, both numbers included.
+        is_by_csn: the landing is in the order of CSNs, and so are slots.
     """
 
     def __init__(
         self,
         span: Callable[[], tuple[int, int]],
         entries: Callable[[int, int], Iterator[CommitEntry]],
+        *,
+        is_by_csn: bool = False,
     ) -> None:
+        self._is_by_csn = is_by_csn
         self._span = span
         self._entries = entries
         self._lock = threading.Lock()
@@ -97,9 +101,9 @@ class Lags:
     def _lag(self, slot: KeptSlot, first: int, last: int) -> Lag:
         if slot.n is None or self._end is None:
             return Lag()
-        position = _position(self._end, slot)
+        position = self._position(self._end, slot)
         # 0: before everything that was kept; a CSN counts no bytes
-        is_known = position.epoch == slot.epoch and slot.lsn > 0 and position.until is None
+        is_known = position.epoch == slot.epoch and slot.lsn > 0 and not self._is_by_csn
         behind = float(max(0, position.lsn - slot.lsn)) if is_known else _UNKNOWN
         if slot.n < first:
             return Lag(behind, _UNKNOWN, is_lost=True)
@@ -120,18 +124,17 @@ class Lags:
 
     def _search(self, found: _Found, slot: KeptSlot, last: int) -> None:
         for entry in self._entries(found.n, min(last, found.n + _MOST)):
-            position = _position(entry, slot)
+            position = self._position(entry, slot)
             is_new = (position.epoch, position.lsn) > (found.epoch, found.lsn)
             if is_new and entry.commit_time is not None:
                 found.seconds = entry.commit_time.timestamp()
                 return
             found.n = entry.n + 1
 
-
-def _position(entry: CommitEntry, slot: KeptSlot) -> SourcePosition:
-    """What an entry reaches of the source of a slot; its LSN is a CSN where that is the order."""
-    only = next(iter(entry.positions.values()))
-    position = only if len(entry.positions) == 1 else entry.positions.get(slot.database, only)
-    if position.until is None:
-        return position
-    return dataclasses.replace(position, lsn=position.csn or 0)
+    def _position(self, entry: CommitEntry, slot: KeptSlot) -> SourcePosition:
+        """What an entry reaches of the source of a slot; its LSN is a CSN where that is the order."""
+        only = next(iter(entry.positions.values()))
+        position = only if len(entry.positions) == 1 else entry.positions.get(slot.database, only)
+        if not self._is_by_csn:
+            return position
+        return dataclasses.replace(position, lsn=position.csn or 0)

@@ -40,6 +40,7 @@ class LandedCatalog:
         self._begin = "" if source is None else f"{source}/"
         self._lock = threading.Lock()
         self._schemas: dict[str, str] = {}
+        self._changed: dict[str, int] = {}  # number of the entry, of those since the first look
         self._until = -1
 
     def answer(
@@ -73,20 +74,27 @@ class LandedCatalog:
                 self._schemas, self._until = schemas, until
             for entry in self._landing.entries(self._until + 1, self._landing.last_n):
                 self._schemas |= {change.key: change.schema_id for change in entry.schema_changes}
+                self._changed |= {change.key: entry.n for change in entry.schema_changes}
                 self._until = entry.n
             found = list(self._schemas.items())
+            changed = dict(self._changed)
         records = (
-            self._landing.schema_record(key.removeprefix(self._begin), schema_id)
+            (
+                changed.get(key, -1),
+                self._landing.schema_record(key.removeprefix(self._begin), schema_id),
+            )
             for key, schema_id in found
             if key.startswith(self._begin) and not key.removeprefix(self._begin).startswith("gd_")
         )
-        known = [
-            record
-            for record in records
-            if record["oid"]
-            and all(column["attribute_number"] is not None for column in record["columns"])
-            and wanted(record["schema"], record["name"])
-        ]
+        newest: dict[int, tuple[tuple[int, int], _Json]] = {}
+        for n, record in records:  # one that was renamed is here under its former names too
+            numbers = [column["attribute_number"] for column in record["columns"]]
+            if not record["oid"] or None in numbers:
+                continue
+            age = (n, max(numbers, default=0))  # numbers of columns only rise
+            if record["oid"] not in newest or newest[record["oid"]][0] < age:
+                newest[record["oid"]] = (age, record)
+        known = [of for _, of in newest.values() if wanted(of["schema"], of["name"])]
         return sorted(known, key=lambda record: (record["schema"], record["name"]))
 
 

@@ -86,7 +86,7 @@ class LandingReader:
 
     def __init__(
         self,
-        root: Given,
+        root: Given | Landing,
         *,
         source: str | None = None,
         wanted: Wanted = every_table,
@@ -96,7 +96,7 @@ class LandingReader:
         """Open a landing.
 
         Args:
-            root: directory of the landing, or URL of its mirror.
+            root: directory of the landing, or URL of its mirror; or the landing, where it is open already.
             source: the one whose rows are read, where the landing has several.
             wanted: tells the tables whose rows are read.
             include_snapshot: read rows of snapshots too, as a transaction at the snapshot's position.
@@ -107,7 +107,7 @@ class LandingReader:
             LandingError: the landing is damaged or newer than this program.
             ServeError: the landing has several sources, and none of them is given.
         """
-        self.landing = Landing(root)
+        self.landing = root if isinstance(root, Landing) else Landing(root)
         self._source = source
         self._wanted = wanted
         self._include_snapshot = include_snapshot
@@ -289,7 +289,7 @@ class LandingReader:
                     self._quarantines.append((self._open.pop(table), entry.n))
                 if entry.kind is EntryKind.QUARANTINE:
                     self._open.setdefault(Quarantine.from_extra(entry.extra).table, entry)
-                if entry.kind is EntryKind.SNAPSHOT:
+                if self.has_snapshot(entry):
                     said = entry.extra["snapshot"]
                     self._snapshots.append((entry.n, SourcePosition(said["epoch"], 0, said["lsn"])))
             self._looked_until = max(self._looked_until, last + 1)
@@ -409,7 +409,7 @@ class LandingReader:
         try:
             if entry.kind is EntryKind.DATA:
                 yield from self._data(entry, after if after.n == entry.n else None)
-            elif entry.kind is EntryKind.SNAPSHOT and self._includes(entry):
+            elif self._include_snapshot and self.has_snapshot(entry):
                 yield from self._snapshot(entry)
         except (
             OSError, pa.ArrowException, LandingError, KeyError, ValueError, IndexError, TypeError,
@@ -423,8 +423,9 @@ class LandingReader:
                 f"client's side. {self._move_past(entry)}",
             ) from error
 
-    def _includes(self, entry: CommitEntry) -> bool:
-        return self._include_snapshot and self._is_mine(entry.extra.get("source"))
+    def has_snapshot(self, entry: CommitEntry) -> bool:
+        """Whether an entry is a snapshot of the source that is read: LSNs of others mean nothing here."""
+        return entry.kind is EntryKind.SNAPSHOT and self._is_mine(entry.extra.get("source"))
 
     def _data(self, entry: CommitEntry, after: ReadPosition | None) -> Iterator[Block]:
         transactions = self._transactions(entry)

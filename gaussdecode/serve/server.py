@@ -235,8 +235,8 @@ class Server:
             await asyncio.gather(saver, return_exceptions=True)
             if self.catalog is not None:
                 self.catalog.close()
+            self.slots.close()  # first: a thread may wait for a store
             self.feeds.close()
-            self.slots.close()
 
     def begin(self, connection: Connection) -> None:
         """Begin the session of a new connection, or refuse it."""
@@ -325,7 +325,7 @@ class Server:
             if changed:
                 loop = asyncio.get_running_loop()
                 try:
-                    await loop.run_in_executor(self.feeds.pool, self.slots.write, changed)
+                    await loop.run_in_executor(None, self.slots.write, changed)
                 except asyncio.CancelledError:
                     for slot, _ in changed:  # it may not have begun
                         slot.is_dirty = True
@@ -364,11 +364,6 @@ class Server:
             for session in self.sessions.values()
             if session.stream is not None
         ]
-
-    def end_lsn(self) -> int:
-        """LSN up to which everything has landed, as far as was seen."""
-        landing = self.feeds.landing
-        return int(Lsn(landing.position(landing.entry(self.feeds.end.look())).lsn))
 
 
 def _shown(version: str, settings: ServeConfig) -> Mapping[str, str]:

@@ -405,6 +405,9 @@ class Session:
                         raise
                     is_skipping = True
                     self._tell(problem)
+                except GaussDecodeError as error:
+                    is_skipping = True
+                    self._tell(ServeError("58000", str(error)))
                 except (ClientGoneError, asyncio.CancelledError, SenderTimeoutError):
                     raise
                 except Exception as error:  # noqa: BLE001 (the session goes on)
@@ -744,7 +747,7 @@ class Session:
             seconds = self.server.settings.sender_timeout
             if timeout is not None:
                 seconds = milliseconds(timeout) / 1000
-            include_snapshot = statements.take_include_snapshot(options)
+            include_snapshot = statements.take_include_snapshot(options, is_by_csn=self.is_by_csn)
             output = self.output_of(slot.plugin, options)
             start = dataclasses.replace(statements.start_of(slot), lsn=max(slot.lsn, command.lsn))
             self.stream = Stream(

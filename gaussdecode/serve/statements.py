@@ -363,9 +363,13 @@ async def _called(
 ) -> tuple[Scalar, ...]:
     known = _known(call)
     arguments = list(call.arguments)
-    if known.run is _create and [value.type for value in arguments[2:]] == ["number"]:
-        order = arguments.pop()  # as GaussDB has it
-        check_order(order.text, is_by_csn=context.is_by_csn)
+    if known.run is _create and len(arguments) == 3:
+        order = bind(arguments[2], parameters)  # GaussDB has the order of transactions here
+        if arguments[2].type == "number" or (arguments[2].parameter and order in {"0", "1"}):
+            if order not in {"0", "1"}:
+                raise ServeError("22023", "the order of transactions is neither 0 nor 1")
+            arguments.pop()
+            check_order(order, is_by_csn=context.is_by_csn)
     found = known.run(context, [bind(value, parameters) for value in arguments])
     if hasattr(found, "__await__"):
         found = await found
@@ -731,7 +735,7 @@ async def _changes(
     slot = context.acquire(_needed(values[0], "the slot"))
     sent = context.sent(slot)
     try:
-        include_snapshot = take_include_snapshot(options)
+        include_snapshot = take_include_snapshot(options, is_by_csn=context.is_by_csn)
         batch = _Batch(
             context.feed(),
             start_of(slot),
@@ -767,14 +771,20 @@ def _options(values: Sequence[Value], parameters: Sequence[str | None]) -> dict[
     }
 
 
-def take_include_snapshot(options: dict[str, str | None]) -> bool:
+def take_include_snapshot(options: dict[str, str | None], *, is_by_csn: bool) -> bool:
     """Take the option out of those of a client; the others are the plug-in's.
 
+    Args:
+        options: of the client.
+        is_by_csn: the landing is in the order of CSNs: between two of them there is no place for a snapshot.
+
     Raises:
-        ServeError: it is neither true nor false.
+        ServeError: it is neither true nor false, or the rows have no place.
     """
     found = boolean(options, INCLUDE_SNAPSHOT, default=False)
     options.pop(INCLUDE_SNAPSHOT, None)
+    if found and is_by_csn:
+        raise not_served(f"{INCLUDE_SNAPSHOT} over a landing in the order of CSNs")
     return found
 
 
@@ -816,7 +826,7 @@ async def _area(
             hint=f"Input a number of GB between 0 and {_MOST_DATA_GB}; 0 is no limit.",
         )
     feed = context.feed()
-    include_snapshot = take_include_snapshot(options)
+    include_snapshot = take_include_snapshot(options, is_by_csn=context.is_by_csn)
     return _Batch(
         feed,
         await feed.position(first),

@@ -5,6 +5,7 @@ messages. The sender waits where the client is slow, so that a client holds a bo
 """
 
 import asyncio
+import collections
 import contextlib
 import dataclasses
 import time
@@ -119,7 +120,7 @@ class Stream:
         self._is_opengauss = is_opengauss
         self._timeout = timeout
         self._written = asyncio.get_running_loop().time()
-        self._entries: list[ReadPosition] = []
+        self._entries: collections.deque[ReadPosition] = collections.deque()
         self.rows = self.bytes = self.messages = 0
         self.sent = self.reached = start.lsn
         self.is_at_end = False
@@ -265,7 +266,7 @@ class Stream:
         slot = self._slot
         n = slot.n
         while self._entries and self._entries[0].lsn <= lsn:
-            n = self._entries.pop(0).n
+            n = self._entries.popleft().n
         slot.confirm(n, self._walk.epoch, lsn)
 
     # ---- the clock -------------------------------------------------------------------------

@@ -305,9 +305,10 @@ class Walk:
             return await work
         except ServeError as problem:
             first = await self._feed.call(lambda: self._feed.reader.landing.first_n)
-            if self.n >= first or self._slot is None:
+            needed = self.floor  # also a snapshot before the present entry
+            if needed >= first or self._slot is None:
                 raise
-            raise self._feed.lost(self._slot, self._at, self.n, first) from problem
+            raise self._feed.lost(self._slot, self._at, needed, first) from problem
 
     async def _begin(self) -> CommitEntry:
         entry = await self._kept(self._feed.entry(self.n))
@@ -323,7 +324,7 @@ class Walk:
             self.epoch = epoch
         if epoch != self.epoch:
             raise self._feed.reader.new_epoch(entry, self._at)
-        if self._include_snapshot and entry.kind is EntryKind.SNAPSHOT:
+        if self._include_snapshot and self._feed.reader.has_snapshot(entry):
             self._note(entry)
         self._entry = entry
         return entry

@@ -455,12 +455,12 @@ class Config:
         }
 
     def _serve_budget(self) -> dict[str, int]:
-        """Byte bounds of the server inside the daemon, where all clients get the same tables."""
+        """Byte bounds of the server inside the daemon, where all clients of a source get the same tables."""
         serve = self.serve
         if not serve.in_daemon:
             return {}
         return {
-            "rows kept for clients": serve.cache_bytes,
+            "rows kept for clients": len(self.members) * serve.cache_bytes,
             "bytes that wait for clients": serve.connections * serve.buffer_bytes,
         }
 

@@ -45,6 +45,8 @@ SOMETIMES = {
     # With retention: see test_housekeeping.
     "gaussdecode_land_virtual_slot_held_bytes",
     "gaussdecode_land_virtual_slot_limit_bytes",
+    # With serve.in-daemon: see test_alerts.
+    "gaussdecode_daemon_serve_up",
     # Of the port of gaussdecode serve: see test_lags.
     *(metric.name for metric in SERVE),
 }

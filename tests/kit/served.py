@@ -103,6 +103,11 @@ class Served:
         """Name of the landing's database."""
         return self.server.databases[0]
 
+    def end_lsn(self) -> int:
+        """LSN up to which everything has landed."""
+        landing = self.server.feeds.landing
+        return int(landing.position(landing.entry(self.server.feeds.end.look())).lsn)
+
     def connect(self, **extra: Any) -> Session:
         """Open an ordinary connection; `replication` makes it one of replication."""
         given = {

@@ -137,7 +137,7 @@ def test_a_server_shows_its_clients(tmp_path: Path) -> None:
             slot.owner = "reader"
             served.add_slot("idle")
             before = scrape(port.address)
-            end = served.server.end_lsn()
+            end = served.end_lsn()
             assert math.isnan(before['gaussdecode_serve_behind_bytes{virtual_slot="copy"}'])
             assert before['gaussdecode_serve_behind_seconds{virtual_slot="copy"}'] > 3600
             assert before['gaussdecode_serve_connected{virtual_slot="copy"}'] == 0

@@ -48,7 +48,7 @@ def test_clients_of_a_mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         path.unlink()
     with Served(_place(mirror), slots_root=slots) as served:
         served.add_slot("copy")
-        first = served.server.end_lsn()
+        first = served.end_lsn()
         client = Replication(served, "copy")
         found = client.until(first)
         assert 0 < first < end

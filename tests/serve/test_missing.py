@@ -135,7 +135,7 @@ def test_past_what_is_missing(tmp_path: Path, kind: str) -> None:
                 session.execute("SELECT pg_replication_slot_advance(%s, %s)", [slot.name, lsn])
             assert slot.n == past + 1
             client = Replication(served, slot.name)
-            rest = _ends(client.until(served.server.end_lsn()))
+            rest = _ends(client.until(served.end_lsn()))
             assert rest == [lsn for lsn in whole if lsn > last]
             client.close()
 
@@ -147,7 +147,7 @@ def test_open_quarantine(tmp_path: Path) -> None:
     with Served(root) as served:
         served.add_slot("copy")
         with served.connect() as session:
-            end = str(Lsn(served.server.end_lsn()))
+            end = str(Lsn(served.end_lsn()))
             session.execute("SELECT pg_replication_slot_advance('copy', %s)", [end])
         with pytest.raises(ServeError, match=r"orders do not land since .* \(entry 7\)") as caught:
             Replication(served, "copy")
@@ -207,7 +207,7 @@ def test_lost_slot(tmp_path: Path) -> None:
             session.execute("SET gaussdecode.start_lsn = 'earliest'")
             session.execute("SELECT pg_create_logical_replication_slot('copy', 'test_decoding')")
         client = Replication(served, "copy")
-        assert _ends(client.until(served.server.end_lsn()))
+        assert _ends(client.until(served.end_lsn()))
         client.close()
 
 
@@ -264,7 +264,7 @@ def test_damaged_file(tmp_path: Path, how: str, table: str) -> None:
             session.execute("SELECT pg_replication_slot_advance('copy', %s)", [str(Lsn(_lsn(of)))])
         assert slot.n == AT + 1
         client = Replication(served, "copy")
-        assert min(_ends(client.until(served.server.end_lsn()))) > _lsn(of)
+        assert min(_ends(client.until(served.end_lsn()))) > _lsn(of)
         client.close()
 
 

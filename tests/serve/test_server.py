@@ -61,7 +61,7 @@ def session(served: Served) -> Iterator[Session]:
 
 
 def _end(served: Served) -> int:
-    return served.server.end_lsn()
+    return served.end_lsn()
 
 
 # ---- snapshots -----------------------------------------------------------------------------

@@ -87,7 +87,11 @@ class Log:
         self.blocks: dict[int, list[Block]] = {}
         self.expected: list[tuple[int, list[Change]]] = []
         self.end = SimpleNamespace(last=-1, see=self._see)
-        self.reader = SimpleNamespace(check_start=lambda _: None, snapshots_ahead=self._ahead)
+        self.reader = SimpleNamespace(
+            check_start=lambda _: None,
+            snapshots_ahead=self._ahead,
+            has_snapshot=lambda entry: entry.kind is EntryKind.SNAPSHOT,
+        )
         self._make(random)
 
     def _make(self, random: Random) -> None:

@@ -13,6 +13,7 @@ from gaussdecode.operations.check.port import listen_error, taken, unusable
 from gaussdecode.serve.kept import is_running
 from gaussdecode.serve.users import read_users
 from gaussdecode.settings.load import LOOPBACK
+from gaussdecode.settings.option import SourceKind
 from gaussdecode.settings.sections import Config, serve_port_files
 
 
@@ -39,6 +40,10 @@ def examine_serve(config: Config) -> ServeFound:
     _users(config, found)
     _tls(config, found)
     serve = config.serve
+    if serve.catalog_dsn and (config.is_several or config.source.kind is not SourceKind.POSTGRESQL):
+        found.problems.append(
+            "serve.catalog-dsn: only the catalogue of one PostgreSQL source can be asked; leave the option out"
+        )
     for key, listen in (("listen", serve.listen), ("monitoring-listen", serve.monitoring_listen)):
         error = None if listen is None else listen_error(listen)
         if listen is None or error is None:
