@@ -86,15 +86,21 @@ class LandedCatalog:
             for key, schema_id in found
             if key.startswith(self._begin) and not key.removeprefix(self._begin).startswith("gd_")
         )
-        newest: dict[int, tuple[tuple[int, int], _Json]] = {}
-        for n, record in records:  # one that was renamed is here under its former names too
+        # One that was renamed is here under its former names too, with the columns of then.
+        newest: dict[int, tuple[tuple[int, int], list[_Json]]] = {}
+        for n, record in records:
             numbers = [column["attribute_number"] for column in record["columns"]]
             if not record["oid"] or None in numbers:
                 continue
             age = (n, max(numbers, default=0))  # numbers of columns only rise
-            if record["oid"] not in newest or newest[record["oid"]][0] < age:
-                newest[record["oid"]] = (age, record)
-        known = [of for _, of in newest.values() if wanted(of["schema"], of["name"])]
+            before, held = newest.get(record["oid"], ((-2, 0), []))
+            if before < age:
+                newest[record["oid"]] = (age, [record])
+            elif before == age:
+                held.append(record)
+        known = [
+            of for _, held in newest.values() for of in held if wanted(of["schema"], of["name"])
+        ]
         return sorted(known, key=lambda record: (record["schema"], record["name"]))
 
 

@@ -31,7 +31,11 @@ SOURCES = (
     "gaussdecode_collect_turn_",
 )
 # Of `gaussdecode serve`, which test_alerts.py has running.
-SERVED = ("gaussdecode_serve_behind_", "gaussdecode_land_virtual_slot_", "gaussdecode_daemon_serve_up")
+SERVED = (
+    "gaussdecode_serve_behind_",
+    "gaussdecode_land_virtual_slot_",
+    "gaussdecode_daemon_serve_up",
+)
 QUANTILES = [
     f"histogram_quantile(0.95, sum by (stage, le) (rate(gaussdecode_{name}_seconds_bucket[1m])))"
     for name in ("land_commit_to_durable", "daemon_stage")

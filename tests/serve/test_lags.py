@@ -1,5 +1,6 @@
 """How far virtual slots are behind, from beside their server and in the server's own port."""
 
+import dataclasses
 import datetime as dt
 import json
 import math
@@ -104,6 +105,19 @@ def test_unknown_is_not_zero() -> None:
     shown = slot_record(slots[2], found["damaged"])
     assert shown["name"] == "damaged"
     assert {value for name, value in shown.items() if name != "name"} == {None}
+
+
+def test_csns_count_no_bytes() -> None:
+    """Also where entries say no mark: a slot in their order is behind by transactions alone."""
+    made = [entry(n, 0, n) for n in range(1, 4)]
+    at = {of.n: SourcePosition(1, 1, 0x500000000 + of.n, 5000 + of.n) for of in made}
+    log = Log(*(dataclasses.replace(of, positions={"orders": at[of.n]}) for of in made))
+    lags = Lags(log.span, log.entries, is_by_csn=True)
+    slots = [KeptSlot("all", 4, 1, 5003), KeptSlot("some", 2, 1, 5001)]
+    found = lags.look(slots)
+    assert math.isnan(found["all"].bytes)
+    assert math.isnan(found["some"].bytes)
+    assert (found["all"].seconds, found["some"].seconds > 0) == (0.0, True)
 
 
 def get(port: Address, path: str) -> str:

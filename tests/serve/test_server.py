@@ -160,6 +160,23 @@ def test_slots_by_sql(session: Session) -> None:
     assert session.execute(query, ["by_sql"]).fetchall() == []
 
 
+@pytest.mark.parametrize("order", ["0", "1"])
+def test_the_order_of_a_new_slot_is_bound(session: Session, order: str) -> None:
+    """As a constant or as a parameter: it is no sign of a temporary slot."""
+    make = "SELECT * FROM pg_create_logical_replication_slot('bound', 'mppdb_decoding', {})"
+    for text, parameters in ((order, None), ("%s", [order])):
+        if order == "1":
+            with pytest.raises(psycopg.Error, match="in the order of their commit records"):
+                session.execute(make.format(text), parameters)
+        else:
+            session.execute(make.format(text), parameters)
+            made = session.execute(
+                "SELECT temporary FROM pg_replication_slots WHERE slot_name = 'bound'"
+            )
+            assert made.fetchall() == [(False,)]
+            session.execute("SELECT pg_drop_replication_slot('bound')")
+
+
 def test_where_a_slot_begins(session: Session) -> None:
     """At the end, before everything that is kept, or after any transaction, as the session has set."""
     found = []

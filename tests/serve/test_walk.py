@@ -219,3 +219,23 @@ def test_snapshots_come_at_their_positions(seed: int) -> None:
     for position in dict.fromkeys(again):
         rest, _ = asyncio.run(walk(log, position))
         assert rest == [item for item in log.expected if item[0] > position.lsn], position
+
+
+def test_a_snapshot_of_another_source_is_nothing() -> None:
+    """Its position is another server's: it hides no change, and holds no slot back."""
+    log = Log(Random(16))
+    log.reader.has_snapshot = lambda _: False
+    log.reader.snapshots_ahead = lambda _: []
+    expected = [
+        item
+        for entry in log.entries
+        if entry.kind is EntryKind.DATA
+        for block in log.blocks[entry.n]
+        for item in items_of(block)
+    ]
+    for entry in log.entries:
+        if entry.kind is EntryKind.SNAPSHOT:
+            log.blocks[entry.n] = []
+    whole, again = asyncio.run(walk(log, ReadPosition(0, 1, 0)))
+    assert whole == expected
+    assert again[-1].n == len(log.entries)
