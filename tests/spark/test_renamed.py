@@ -1,13 +1,14 @@
 """Renamed tables keep their directory in a target, with the rows that they had."""
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from kit.ddllanding import ID, OID, Command, DdlLanding, Of, dropped
 
+from gaussdecode.errors import ConfigError
 from gaussdecode.model.landing import EntryKind
 from gaussdecode.spark.apply import Options, apply_with
 from gaussdecode.spark.log.landing import Landing
@@ -301,3 +302,162 @@ def test_masks_go_along(source: Source) -> None:
         for file in version.current:
             rows = current_rows(store.table_root(table), file).to_pylist()
             assert {row["a"] for row in rows} == {None}
+
+
+@contextlib.contextmanager
+def killed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The apply dies after it has committed one table."""
+    with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
+        patch.setattr(run, "commit_table", dying_commit(1))
+        yield
+
+
+def found(source: Source, *names: str) -> list[str]:
+    """Directories in which readers find tables."""
+    store = Target(source.target)
+    return [store.find_table(f"public.{name}") for name in names]
+
+
+def test_a_first_apply_that_died_loses_no_row(
+    source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tables take each other's names in it; what it had made goes on under the names of then."""
+    source.land(row(2, "u", OTHER))
+    source.land(renamed("w", OTHER), renamed("u"), row(3, "u"))
+    with killed(monkeypatch):
+        source.apply(APPLY)
+    assert source.apply(APPLY).stopped == {}
+    assert sorted(ids for _, ids in source.state().values()) == [[1, 3], [2]]
+    assert dict(source.state().values()) == {
+        "public.u": [1, 3],
+        "public.w": [2],
+    }
+
+
+def test_a_table_that_took_a_name_over_is_renamed_in_the_same_apply(source: Source) -> None:
+    """Its title is that of then, so that a third table of the first name leaves it alone."""
+    source.apply(APPLY)
+    source.land(dropped("t"), row(2, "t", OTHER), renamed("u", OTHER))
+    source.apply(APPLY)
+    source.land(row(3, "t", OTHER + 1))
+    source.apply(APPLY)
+    source.land(row(4, "u", OTHER))
+    source.apply(APPLY)
+    assert dict(source.state().values()) == {
+        "public.u": [2, 4],
+        "public.t": [3],
+    }
+
+
+def test_rows_that_a_stop_held_back_get_a_table_of_their_own(source: Source) -> None:
+    """The directory of the new name belongs to a table that was dropped, and is ahead of them."""
+    source.land(row(2, "u", OTHER))
+    source.apply()
+    source.land(dropped("u", OTHER))
+    source.land(renamed("u"), row(3, "u"))
+    assert list(source.apply("rename-table=stop").stopped) == ["public.t"]
+    source.land(row(4, "u"))
+    source.apply("rename-table=stop")
+    source.apply()
+    source.land(row(5, "u"))
+    source.apply()
+    assert [3, 4, 5] in [ids for _, ids in source.state().values()]
+
+
+def test_a_table_that_stopped_before_its_first_version_is_still_known(source: Source) -> None:
+    """Another one has its first name meanwhile."""
+    source.apply(APPLY)
+    source.land(row(2, "n", OTHER), renamed("m", OTHER), row(3, "n", OTHER + 1))
+    assert source.apply("rename-table=stop").stopped
+    assert source.apply(APPLY).stopped == {}
+    titles = dict(source.state().values())
+    assert (titles["public.m"], titles["public.n"]) == ([2], [3])
+
+
+def test_a_rename_unmasks_nothing(source: Source) -> None:
+    """Where another table takes the name that has masks, apply refuses to go on."""
+    masks = read_masks(["public.t=a:null"])
+    source.apply(APPLY, masks=masks)
+    source.land(row(2, "n", OTHER))
+    source.apply(APPLY, masks=masks)
+    source.land(renamed("old"), renamed("t", OTHER), row(3, "t", OTHER))
+    with pytest.raises(ConfigError, match="which has other masks"):
+        source.apply(APPLY, masks=masks)
+
+
+def test_readers_find_who_has_a_name_now(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not a table that was dropped with it; also after an apply that died in an exchange."""
+    source.apply(APPLY)
+    source.land(renamed("u"), row(2, "t", OTHER))
+    source.apply(APPLY)
+    source.land(dropped("t", OTHER))
+    source.apply(APPLY)
+    source.land(renamed("t"), row(3))
+    source.apply(APPLY)
+    assert found(source, "t") == ["public.t"]
+    store = Target(source.target)
+    database = store.database()
+    assert database is not None
+    assert store.living(database) == ["public.t"]
+    source.land(row(4, "v", OTHER + 1))
+    source.apply(APPLY)
+    source.land(
+        renamed("x"), renamed("t", OTHER + 1), renamed("v"), row(5, "v"), row(6, "t", OTHER + 1)
+    )
+    with killed(monkeypatch):
+        source.apply(APPLY)
+    source.apply(APPLY)
+    assert found(source, "t", "v") == ["public.v", "public.t"]
+
+
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_a_rename_that_was_made_is_not_made_undone(
+    source: Source, monkeypatch: pytest.MonkeyPatch, is_killed: bool
+) -> None:
+    """By a run with `ignore` after one that died, or that was for some tables: no row comes twice."""
+    source.land(row(9, "z", OTHER))
+    source.apply(APPLY)
+    source.land(renamed("u"), row(2, "u"), row(10, "z", OTHER))
+    if is_killed:
+        with killed(monkeypatch):
+            source.apply(APPLY)
+    else:
+        source.apply(APPLY, tables=["public.u"])
+    source.apply()
+    source.land(row(3, "u"))
+    source.apply()
+    assert sorted(n for _, ids in source.state().values() for n in ids) == [1, 2, 3, 9, 10]
+
+
+def test_some_tables_need_a_whole_apply_before(source: Source) -> None:
+    """What was not applied may have had another one's name."""
+    with pytest.raises(ConfigError, match="Apply without --tables first"):
+        source.apply(APPLY, tables=["public.t"])
+
+
+def test_a_snapshot_ends_the_stop_of_a_table_without_a_version(source: Source) -> None:
+    """It is in the directory of a name and its OID, and the snapshot in that of the name."""
+    source.apply(APPLY)
+    source.land(renamed("u"))
+    source.doubt("t", table_oid=OTHER)
+    source.land(row(2, "t", OTHER))
+    assert source.apply(APPLY).stopped
+    source.land(row(5, "t", OTHER), op="R")
+    assert source.apply(APPLY).stopped == {}
+    assert [5] in [ids for title, ids in source.state().values() if title == "public.t"]
+
+
+def test_a_rename_that_nobody_recorded_and_a_new_table_of_the_name(source: Source) -> None:
+    """The older rows went with the name: the renamed table stops, and says so."""
+    source.apply(APPLY)
+    source.doubt("u", is_rename=True, table_oid=OID)
+    source.doubt("t", oid=OTHER, comes_whole=True)
+    source.land(row(2, "t", OTHER))
+    source.land(row(3, "u"))
+    assert list(source.apply(APPLY).stopped) == ["public.u"]
+
+
+def test_apply_alone_is_not_for_renames() -> None:
+    """They are asked for by their kind."""
+    assert "rename-table" not in read_on_ddl(["apply"])
+    assert read_on_ddl(["stop", "rename-table=apply"])["rename-table"] == "apply"

@@ -188,7 +188,7 @@ class Comparison:
             database = store.database()
             if database is None:
                 raise ConfigError(f"{self.target} has no version yet: apply to it first")
-            left = [table for table in wanted or sorted(database.tables) if table not in done]
+            left = [table for table in wanted or store.living(database) if table not in done]
             lsn, found, moved = self._attempt(database, left)
             done |= found
             if attempt == _ATTEMPTS:

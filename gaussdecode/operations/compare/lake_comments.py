@@ -72,8 +72,9 @@ def ask(request: Request) -> Asked:
     database = store.database()
     if database is None:
         raise ConfigError(f"{store.root} has no version yet: apply to it first")
-    wanted = map(store.find_table, database.tables if request.tables is None else request.tables)
-    names = sorted(database.tables.keys() & set(wanted))
+    names = store.living(database)
+    if request.tables is not None:
+        names = sorted(database.tables.keys() & set(map(store.find_table, request.tables)))
     tables = {name: store.schema_at(database, name).title for name in names}
     if request.config is not None:
         described = comments_of_config(request.config, tables.values())

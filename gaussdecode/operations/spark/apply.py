@@ -61,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--on-ddl",
         "KIND=ACTION,...",
         "what DDL does: ACTION is apply, stop or ignore; KIND is add-column, drop-column, rename, "
-        "retype, comment, rename-table or drop-table; one ACTION alone is for all kinds",
+        "retype, comment, rename-table or drop-table; one ACTION alone is for all kinds, but apply not for rename-table",
     )
     point_arguments(parser, "to-")
     flag(parser, "--follow", "repeat until a signal stops it")

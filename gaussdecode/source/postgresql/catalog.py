@@ -263,6 +263,7 @@ class Catalog(Closing):
                 tcp_user_timeout=str(int(_STATEMENT_SECONDS * 1000)),
             )
             self._seconds = 0.0
+            self._constants.clear()  # it may be another server by now
         return self._session
 
 

@@ -73,17 +73,20 @@ def _is_own_name(schema: TableSchema, table: str) -> bool:
     return table_directory(*split_title(schema.title)) == table
 
 
-def _renamed(context: Context, plan: Plan) -> dict[str, str]:
-    """`DatabaseVersion.renamed` of the next version."""
-    found = {} if context.before is None else dict(context.before.renamed)
-    for table in plan.tables:
-        found.pop(table, None)
-        version = context.store.newest(table)
-        if version is not None:
-            schema = context.store.schema(table, version.schema_id)
+def _renamed(context: Context, plan: Plan, tables: Mapping[str, int]) -> dict[str, str]:
+    """`DatabaseVersion.renamed` of the next version; a dropped table whose name another one got is none."""
+    before = context.before
+    found = {} if before is None else dict(before.renamed)
+    for table, v in tables.items():  # an apply that was killed may have made some of these versions
+        if before is None or before.tables.get(table) != v:
+            found.pop(table, None)
+            schema = context.store.schema(table, context.store.version(table, v).schema_id)
             if not _is_own_name(schema, table):
                 found[table] = schema.title
-    return found
+    names = {table: table_directory(*split_title(title)) for table, title in found.items()}
+    return {
+        table: found[table] for table, name in names.items() if plan.names.get(name, table) == table
+    }
 
 
 def _said(work: Work) -> Changed:
@@ -133,10 +136,11 @@ def commit_database(
         return
     time = plan.commit_time.isoformat() if plan.commit_time is not None else None
     epoch, lsn, csn = plan.position or (0, 0, None)
+    tables = _versions(context, sorted({*applied, *plan.tables}))
     version = DatabaseVersion(
         k=1 if before is None else before.k + 1,
         n=plan.to,
-        tables=_versions(context, sorted({*applied, *plan.tables})),
+        tables=tables,
         is_complete=only is None,
         epoch=epoch,
         lsn=lsn,
@@ -152,7 +156,7 @@ def commit_database(
         created=utc_now(),
         part=plan.part or 0,
         hash=context.landing.hash_at(plan.to),
-        renamed=_renamed(context, plan),
+        renamed=_renamed(context, plan, tables),
     )
     session = context.engine.session if isinstance(context.engine, SparkEngine) else None
     announce(context.store, version, before, session, context.progress)

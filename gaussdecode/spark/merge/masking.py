@@ -46,9 +46,17 @@ class Masking:
         is_new = self._store.newest(table) is None
         kept = self._kept(table)
         if is_new and kept is None and names:  # a renamed table has the directory of its name
-            kept = self._store.masks(names[-1])
+            masked = (self._store.masks(name) for name in reversed(names))
+            kept = next((of for of in masked if of is not None), None)
             if kept is not None:
                 self._store.keep_masks(table, kept)
+        for name in names:  # of a renamed table; its rows would show what the name does not
+            other = self._store.masks(name)
+            if other is not None and other["masks"] != (kept or {"masks": {}})["masks"]:
+                raise ConfigError(
+                    f"{table} is called {name} now, which has other masks, and keeps those that it was made "
+                    "with: give --on-ddl rename-table=ignore, or begin a new target"
+                )
         masks = from_record(table, kept, self._key, self._store.landing_id)
         if not masks:
             return

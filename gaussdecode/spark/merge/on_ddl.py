@@ -45,6 +45,8 @@ Comment = tuple[int | None, str]
 def read_on_ddl(texts: Sequence[str]) -> dict[str, str]:
     """Read the option, which may be given again: ``KIND=ACTION,...``, or one ACTION for all kinds.
 
+    ``apply`` for all kinds leaves ``rename-table`` out: it moves tables between names, and is asked for by its own.
+
     Raises:
         ConfigError: an option has the wrong form.
     """
@@ -54,7 +56,7 @@ def read_on_ddl(texts: Sequence[str]) -> dict[str, str]:
         if is_given:
             found[kind] = action
         else:
-            found |= dict.fromkeys(DEFAULT, part)
+            found |= {kind: part for kind in DEFAULT if (kind, part) != (RENAME_TABLE, APPLY)}
     policy_of(found)
     return found
 

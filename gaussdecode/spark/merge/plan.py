@@ -191,6 +191,7 @@ class Plan:
         on_ddl: its DDL commands, and what they do.
         waits: DDL commands whose change is left to the next rows, with the reason.
         moves: names in the landing that tables got, with their entries, by directory.
+        names: see `Routes`.
     """
 
     to: int
@@ -207,6 +208,7 @@ class Plan:
     on_ddl: OnDdl = dataclasses.field(default_factory=OnDdl)
     waits: list[str] = dataclasses.field(default_factory=list)
     moves: dict[str, list[tuple[int, str]]] = dataclasses.field(default_factory=dict)
+    names: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -338,6 +340,7 @@ def make_plan(
         plan.accepted_gaps.append(landing.first_n - 1)
         first = landing.first_n - 1
     log = _read_log(landing, plan, lacking, routes, first, accept_gaps, accept_suspects)
+    plan.names = routes.names
     if part is not None and plan.gap is None and plan.to == to:
         _add_part(landing, plan, lacking, log.files, part)
     files = log.files
@@ -350,7 +353,7 @@ def make_plan(
     ignoring = {**plan.on_ddl.policy, RENAME_TABLE: IGNORE}
     for table in sorted({*files, *(plan.doubts.keys() & applied.keys()), *changed}):
         state = applied.get(table, Applied())
-        is_home = state.schema is None or routes.follows(table, state.schema.oid)
+        is_home = state.schema is None or routes.follows(table)
         planned = _plan_of(
             landing,
             table,
@@ -498,7 +501,13 @@ def _plan_of(
     if planned.stop is not None:
         seen = tuple(sorted({change.file.schema_id for change in files}))
         decided = len(state.decided.changes)
-        planned.stop = dataclasses.replace(planned.stop, seen=seen, decided=decided)
+        home = None
+        if state.schema is None and files:
+            first = files[0].file
+            home = int(landing.schema_record(first.table, first.schema_id)["oid"]), first.table
+        elif state.schema is None and state.home is not None:
+            home = state.home.oid, state.home.name
+        planned.stop = dataclasses.replace(planned.stop, seen=seen, decided=decided, home=home)
     return planned
 
 

@@ -34,11 +34,17 @@ class Home:
         oid: its OID; 0 if unknown.
         name: its directory in the landing.
         n: entry up to which this is known.
+        ahead: its directory in the landing in the newest version, which may be ahead of the database.
+        is_ahead: the database has no version of it: it has the name when its rows come.
+        has_lost: another table has its name now: it was dropped.
     """
 
     oid: int
     name: str
     n: int
+    ahead: str = ""
+    is_ahead: bool = False
+    has_lost: bool = False
 
     @classmethod
     def of(cls, schema: TableSchema, n: int) -> Self:
@@ -52,8 +58,9 @@ def by_name(homes: Mapping[str, Home]) -> dict[str, str]:
     Of two with one name the later one has it: the other table was dropped.
     """
 
-    def age(table: str) -> tuple[int, bool]:
-        return homes[table].n, homes[table].name != table
+    def age(table: str) -> tuple[bool, int, bool]:
+        home = homes[table]
+        return not home.has_lost, home.n, home.name != table
 
     return {homes[table].name: table for table in sorted(homes, key=age)}
 
@@ -91,10 +98,12 @@ class Routes:
         self._is_wanted = is_wanted
         self._oids: dict[tuple[str, str], int] = {}
         self._by_oid: dict[int, list[str]] = {}
-        self._by_name = by_name(self._homes)
+        self._by_name = by_name({t: of for t, of in self._homes.items() if not of.is_ahead})
         for table, home in self._homes.items():
             self._by_oid.setdefault(home.oid, []).append(table)
-        is_moved = any(home.name != table for table, home in self._homes.items())
+        is_moved = any(
+            {home.name, home.ahead or table} != {table} for table, home in self._homes.items()
+        )
         is_of_one = landing.source_order[1] == "gd_lsn" and not landing.has_several
         self._is_active = is_of_one and (action != IGNORE or is_moved or bool(self._held))
 
@@ -112,17 +121,20 @@ class Routes:
         found = self._by_oid.get(oid, [])
         for table in found:
             if self._homes[table].name == name:
+                self._by_name[name] = table
                 return table
         if len(found) == 1:
             table, home = found[0], self._homes[found[0]]
             is_held = name in self._held.get(table, ())
             if n <= home.n or (is_held and not self._is_wanted(table)):
                 return table
-            if self._action == APPLY:
+            if self._action == APPLY or (name == home.ahead and not is_held):
                 self._move(table, name, n)
                 return table
             if is_held:
-                self.begun[name] = home.n
+                begun = self._begin(name, oid, n, is_held=True)
+                self.begun.setdefault(begun, home.n)
+                return begun
         return self._begin(name, oid, n)
 
     def follow(self, event: DdlEvent) -> None:
@@ -133,14 +145,23 @@ class Routes:
             return
         found = self._by_oid.get(event.oid, [])
         name = table_directory(event.schema, event.name)
-        if len(found) != 1 or self._homes[found[0]].name == name:
+        if len(found) != 1:
+            return
+        if self._homes[found[0]].name == name:
+            self._by_name[name] = found[0]
             return
         if event.n > self._homes[found[0]].n:
             self._move(found[0], name, event.n)
 
-    def follows(self, table: str, oid: int) -> bool:
-        """Whether a directory is the only one with rows of a table."""
-        return self._by_oid.get(oid) == [table]
+    def follows(self, table: str) -> bool:
+        """Whether a directory is the only one with rows of its table."""
+        home = self._homes.get(table)
+        return home is None or self._by_oid.get(home.oid) == [table]
+
+    @property
+    def names(self) -> dict[str, str]:
+        """Directories of tables, by the directory in the landing that they have at the end."""
+        return dict(self._by_name)
 
     def named(self, name: str) -> str:
         """The directory of the table that has a directory in the landing now."""
@@ -163,7 +184,8 @@ class Routes:
             return set() if doubt.comes_whole and is_its_alone else set(new)
         found = self._by_oid.get(doubt.of, []) if doubt.of else []
         if len(found) == 1 and self._action == APPLY:
-            return set() if doubt.is_rename else set(found)
+            goes_on = found[0] in self._first or found[0] in self.moves
+            return set() if doubt.is_rename and goes_on else set(found)
         return {then, self.named(name)}
 
     def _oid(self, file: LandingFile) -> int:
@@ -180,9 +202,14 @@ class Routes:
         self._by_name[name] = table
         self.moves.setdefault(table, []).append((n, name))
 
-    def _begin(self, name: str, oid: int, n: int) -> str:
-        """Another table has the name from here on."""
+    def _begin(self, name: str, oid: int, n: int, *, is_held: bool = False) -> str:
+        """Another table has the name from here on; rows that were held back are not in a directory that is ahead."""
         table = self._by_name.get(name)
+        own = self._homes.get(name)
+        if table is None and own is not None and own.is_ahead and own.name == name and n <= own.n:
+            table = name  # a table that is gone had it before
+        if table is not None and is_held and n <= self._homes[table].n:
+            table = None
         if table is None:
             table = name
             while table in self._homes:

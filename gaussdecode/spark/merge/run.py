@@ -13,7 +13,7 @@ from gaussdecode.spark.merge.context import Context
 from gaussdecode.spark.merge.engine import Engine, SparkEngine
 from gaussdecode.spark.merge.leftovers import Leftovers
 from gaussdecode.spark.merge.masking import Masking
-from gaussdecode.spark.merge.on_ddl import policy_of
+from gaussdecode.spark.merge.on_ddl import APPLY, RENAME_TABLE, policy_of
 from gaussdecode.spark.merge.options import Options, Progress, Summary
 from gaussdecode.spark.merge.passes import Passes
 from gaussdecode.spark.merge.plan import AllBut, Applied, Plan, TablePlan, make_plan
@@ -96,6 +96,11 @@ class Run:
     def _only(self) -> set[str] | None:
         if self._options.tables is None:
             return None
+        if self._policy[RENAME_TABLE] == APPLY and not (self._before and self._before.is_complete):
+            raise ConfigError(
+                f"--tables with --on-ddl {RENAME_TABLE}={APPLY} needs a target whose tables were all applied once: a table "
+                "that was not may have had the name of another one. Apply without --tables first"
+            )
         names = {self._landing.find_table(name) for name in self._options.tables}
         return self._stops.directories(names)
 

@@ -48,8 +48,8 @@ class Stops:
 
     def _is_renamed(self, table: str) -> bool:
         version = self._context.store.newest(table)
-        if version is None:
-            return False
+        if version is None:  # rows may be below another name than that of its directory
+            return True
         schema = self._context.store.schema(table, version.schema_id)
         return self._home(table, version, schema).name != table
 
@@ -85,18 +85,28 @@ class Stops:
         """The table of a directory in the database's version: the entries after that are read again."""
         before, store = self._context.before, self._context.store
         if before is None or table not in before.tables:
-            return Home.of(schema, version.n)
+            return dataclasses.replace(Home.of(schema, version.n), is_ahead=True)
+        ahead = Home.of(schema, version.n).name
         if before.tables[table] != version.v:
             version = store.version(table, before.tables[table])
             schema = store.schema(table, version.schema_id)
         stop = self.before.get(table)
-        return Home.of(schema, max(version.n, before.n if stop is None else stop.n))
+        home = Home.of(schema, max(version.n, before.n if stop is None else stop.n))
+        has_lost = home.name != table and table not in before.renamed
+        return dataclasses.replace(home, ahead=ahead, has_lost=has_lost)
 
     def directories(self, names: Iterable[str]) -> set[str]:
         """Directories of the tables that have these directories in the landing now."""
         homes = {table: of.home for table, of in self._applied().items() if of.home is not None}
-        found = by_name(homes)
-        return {found.get(name, name) for name in names}
+        found, landing = by_name(homes), self._context.landing
+        chosen = set()
+        for name in names:
+            chosen.add(found.get(name, name))
+            if name not in found:  # its rename may not be applied yet
+                ids = landing.schema_ids(name)
+                oids = {int(landing.schema_record(name, of)["oid"]) for of in ids} - {0}
+                chosen |= {table for table, home in homes.items() if home.oid in oids}
+        return chosen
 
     def applied_or_stopped(self) -> dict[str, Applied]:
         """How far each table is applied or stopped, with an operator's declarations about columns."""
@@ -109,6 +119,7 @@ class Stops:
                 decided=self._context.store.decided(table),
                 is_stopped=stop is not None,
                 held=() if stop is None else tuple(stop.held),
+                home=state.home or _home_of(stop),
             )
         return applied
 
@@ -154,3 +165,11 @@ class Stops:
                 return self._made[schema_id].title
         record = self._context.landing.find_schema(table, schema_id, stop.held)
         return TableSchema.from_record(schema_id, record).title
+
+
+def _home_of(stop: Stop | None) -> Home | None:
+    """The table that stopped before its first version."""
+    if stop is None or stop.home is None:
+        return None
+    oid, name = stop.home
+    return Home(int(oid), str(name), stop.n)

@@ -20,6 +20,7 @@ class Stop:
         decided: number of an operator's declarations at that time.
         ddl: kinds of ``--on-ddl`` that stopped it; empty for another reason.
         held: directories in the landing of names that the table got later: its rows there wait too.
+        home: OID and directory in the landing of a table that has no version yet.
 
     If several sources differ there is no version before: `old` is empty.
     """
@@ -33,6 +34,7 @@ class Stop:
     decided: int = 0
     ddl: tuple[str, ...] = ()
     held: tuple[str, ...] = ()
+    home: tuple[int, str] | None = None
 
     def may_move(
         self, decided: "Decided", first_n: int, policy: Mapping[str, str], *, accept_suspects: bool

@@ -37,6 +37,7 @@ from gaussdecode.errors import (
     unreadable,
 )
 from gaussdecode.model.seal import NewerFormatError, check_version
+from gaussdecode.model.title import split_title, table_directory
 from gaussdecode.spark.log.landing import Landing
 from gaussdecode.spark.log.offset import Offset
 from gaussdecode.spark.log.place import Given, ObjectPath, Place, names_in, place_of
@@ -438,6 +439,16 @@ class Target:
         raise ConfigError(
             f"{self.root} has no table {name!r}; it has: {', '.join(tables[:10]) or 'none yet'}"
         )
+
+    def living(self, database: DatabaseVersion) -> list[str]:
+        """Directories of a version without those of dropped tables whose names others have now."""
+        taken = set(database.renamed.values())
+
+        def is_alive(table: str) -> bool:
+            title = self.schema_at(database, table).title
+            return title not in taken and table_directory(*split_title(title)) == table
+
+        return sorted(of for of in database.tables if of in database.renamed or is_alive(of))
 
     def title(self, table: str) -> str | None:
         """``schema.name`` of a table in its newest version; None if it has none."""
