@@ -31,6 +31,7 @@ cdef class Pacer:
     cdef double[PACE_COUNT] rate        # bytes per second; 0: never tried
     cdef int64_t[PACE_COUNT] due_us     # when it is tried again
     cdef int64_t[PACE_COUNT] wait_us    # between two trials
+    cdef int64_t quiet_us       # in which the source had nothing, since the last window that ended
     cdef int winner             # a pace that was better once; -1: none
     cdef int streak             # windows of a stream, or of a rate that is another one
 

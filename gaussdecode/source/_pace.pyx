@@ -17,7 +17,7 @@ reader's window, which is slow to close again.
 
 **Windows.** A pace settles for 20 ms, then what comes in 150 ms is its rate; time in which nobody
 read, because rings were full, is taken off. A window in which the source had nothing for
-20 ms is thrown away, and a trial with it. Less counts: after a short rest the socket of a server
+20 ms is thrown away, and a trial with it; after a second of that the stream is over. Less counts: after a short rest the socket of a server
 that sends slowly is often empty, and to throw that away would make such a rest last for ever.
 
 **Choice.** The best pace is used. Others are tried, one window each between two of the best:
@@ -41,6 +41,7 @@ cdef enum:
     WINDOW_US = 150000
     GIVE_UP_US = 50000          # into a window
     IDLE_US = 20000             # of a source that has nothing; arbitrary
+    QUIET_US = 1000000          # likewise, in all, without a whole window: the stream is over
     STREAM_RATE = 2000000       # bytes per second; arbitrary
     STREAM_WINDOWS = 2
     SHIFT_WINDOWS = 3
@@ -90,10 +91,17 @@ cdef class Pacer:
             self.begin(PACE_GATHER)
         elif self.is_streaming and idle_us < IDLE_US:
             return
+        elif self.is_streaming and self.quiet_us + idle_us >= QUIET_US:
+            self.is_streaming = False
+            self.streak = 0
+            self.quiet_us = 0
+            self.begin(PACE_GATHER)
         elif self.is_streaming and self.pace != self.best:
+            self.quiet_us += idle_us
             self.due_us[self.pace] = self.seen_us + self.wait_us[self.pace]
             self.begin(self.best)
         else:
+            self.quiet_us += idle_us
             self.begin(self.pace)
 
     cdef void begin(self, int pace) noexcept nogil:
@@ -129,6 +137,7 @@ cdef class Pacer:
 
     cdef void finish(self, double rate, int64_t now_us) noexcept nogil:
         self.is_assumed = False
+        self.quiet_us = 0
         if not self.is_streaming:
             self.look_for_stream(rate, now_us)
         elif self.pace == self.best and rate < STREAM_RATE / 2:

@@ -181,6 +181,20 @@ def test_a_trial_ends_where_each_of_its_rests_finds_the_socket_empty() -> None:
     assert longest < 500_000
 
 
+def test_lone_transactions_after_a_stream_are_read_at_once() -> None:
+    """No window ends any more: the rest of the stream is given up with the stream."""
+    machine, pacer = Machine(TCP), Pacer(3)
+    machine.run(pacer, 9)
+    assert pacer.is_streaming
+    for _ in range(40):
+        machine.now_us += 60_000
+        machine.got += 200
+        pacer.feed_nothing(60_000)
+        pacer.feed(machine.now_us, int(machine.got))
+    assert not pacer.is_streaming
+    assert PACES[pacer.pace] == "gather"
+
+
 def test_a_trial_ends_when_the_source_has_nothing() -> None:
     """Whatever comes after it finds the best pace, not the one that was tried."""
     machine, pacer = Machine(TCP, noise=0.0), Pacer(3)

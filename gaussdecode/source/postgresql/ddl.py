@@ -87,13 +87,15 @@ _COLUMNS: Final = """(
                         ORDER BY a.attnum)
                     FROM pg_attribute a
                     LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
-                    WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped)"""
+                    WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+                        AND (sees_newest OR a.xmax::text = '0'))"""
 # Values of rows from before a column, where they are not in the rows. Of a table with partitions each of
 # these has its own.
 _CONSTANTS: Final = """(
                     SELECT coalesce(jsonb_object_agg(a.attnum, (a.attmissingval::text::text[])[1]), '{}')
                     FROM pg_attribute a
-                    WHERE a.attrelid = c.oid AND a.attnum > 0 AND a.atthasmissing)"""
+                    WHERE a.attrelid = c.oid AND a.attnum > 0 AND a.atthasmissing
+                        AND (sees_newest OR a.xmax::text = '0'))"""
 _BODY: Final = (
     r"""
 DECLARE
@@ -178,6 +180,7 @@ BEGIN
                     SELECT jsonb_agg(jsonb_build_object('oid', b.oid::int8, 'columns',
                         CASE WHEN b.n <= max_tables AND %IS_NEWEST% THEN %COLUMNS% END) ORDER BY b.n)
                     FROM numbered b LEFT JOIN pg_class c ON c.oid = b.oid
+                        AND (sees_newest OR c.xmax::text = '0')
                     WHERE e.n <= max_tables AND b.n <= max_objects + 1) END
             ) AS object
             FROM (
@@ -188,6 +191,7 @@ BEGIN
                 WHERE NOT f.in_extension
                     AND coalesce(f.schema_name, '') NOT IN ('pg_temp', 'gaussdecode')) e
             LEFT JOIN pg_class c ON e.classid = 'pg_class'::regclass AND c.oid = e.objid
+                AND (sees_newest OR c.xmax::text = '0')  -- an old snapshot sees the row of then, too
             LEFT JOIN LATERAL pg_identify_object(e.classid, e.objid, e.objsubid) i ON c.oid IS NULL
         ) described;
         IF seen.total > 0 OR noted ?| ARRAY['dropped_count', 'rewritten_count', 'error'] THEN
