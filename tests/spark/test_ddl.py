@@ -405,7 +405,7 @@ def test_options() -> None:
         "drop-column": "stop", "rename": "apply", "comment": "ignore",
     }  # fmt: skip
     assert read_on_ddl(["stop"]) == dict.fromkeys(DEFAULT, "stop")
-    assert read_on_ddl(["apply"]) == dict.fromkeys(DEFAULT, "apply")
+    assert read_on_ddl(["apply"]).keys() == DEFAULT.keys() - {"rename-table"}
 
 
 def test_the_command_says_what_to_do(source: Source, capsys: pytest.CaptureFixture[str]) -> None:
