@@ -17,8 +17,9 @@ reader's window, which is slow to close again.
 
 **Windows.** A pace settles for 20 ms, then what comes in 150 ms is its rate; time in which nobody
 read, because rings were full, is taken off. A window in which the source had nothing for
-20 ms is thrown away, and a trial with it; after a second of that the stream is over. Less counts: after a short rest the socket of a server
-that sends slowly is often empty, and to throw that away would make such a rest last for ever.
+20 ms is thrown away, and a trial with it; after a second of that the stream is over. Less
+counts: after a short rest the socket of a server that sends slowly is often empty, and to throw
+that away would make such a rest last for ever.
 
 **Choice.** The best pace is used. Others are tried, one window each between two of the best:
 some seconds after the first stream has begun, those beside a new best one at once; then each
