@@ -471,6 +471,7 @@ class Pipeline:
             counts["land_writer_lanes"] = float(self.writer.lane_count)
             counts["land_encoded_seconds_total"] = self.writer.encoding.seconds
             counts["land_synced_seconds_total"] = self.writer.syncing.seconds
+            counts["land_synced_beside_seconds_total"] = self.writer.syncing_beside.any_seconds
             counts["land_published_seconds_total"] = self.writer.committing.seconds
             counts["collect_blocked_seconds_total"] = self.writer.blocked_seconds
         return counts

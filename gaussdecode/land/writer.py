@@ -86,6 +86,7 @@ class Writer:
             entry, by stage.
         encoding: time of all lanes.
         syncing: part of it for syncing files.
+        syncing_beside: time of the syncers, to which lanes leave files.
         committing: time of the committer.
     """
 
@@ -110,6 +111,7 @@ class Writer:
         self.commit_seconds = 0.0
         self.visible_seconds = 0.0
         self.encoding, self.syncing, self.committing = Stopwatch(), Stopwatch(), Stopwatch()
+        self.syncing_beside = Stopwatch()
         self._log = log
         self._compression = compression
         self._on_durable = on_durable
@@ -340,7 +342,8 @@ class Writer:
     def _syncer(self) -> None:
         while (file := self._writer_state.next_unsynced()) is not None:
             try:
-                self._sync(file)
+                with self.syncing_beside:
+                    self._sync(file)
             finally:
                 self._writer_state.rest()
 

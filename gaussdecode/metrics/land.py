@@ -40,6 +40,12 @@ LAND: Final[tuple[Metric, ...]] = (
         "Nearly all of it: the disk syncs slowly, or hangs.",
     ),
     counter(
+        "land_synced_beside_seconds",
+        "seconds",
+        "Time in which threads beside the writer lanes synced files; two at once count once",
+        "Nearly all of the time, while the lanes are idle: the disk syncs slowly, or hangs.",
+    ),
+    counter(
         "land_published_seconds",
         "seconds",
         "Time spent committing entries: sync, link, rename",

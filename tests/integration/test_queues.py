@@ -125,9 +125,6 @@ def test_the_columns_name_the_stage_that_stands(
                 daemon.wait_while_running(lambda: empty(daemon), "empty queues: no server")
             with stopped(children["reader"]):
                 daemon.wait_while_running(lambda: empty(daemon), "empty queues: no reader")
-            daemon.wait_while_running(
-                lambda: any(of["kind"] == "data" for of in daemon.entries()), "a first entry"
-            )
             disk.stand()
             daemon.wait_while_running(lambda: sending_blocked(daemon), "both queues full")
             daemon.wait_while_running(lambda: limit(daemon)[0] == "publish", "the landing named")

@@ -401,6 +401,7 @@ def test_many_files_are_synced_with_the_threads_there_are(
     bench.writer.drain()
     assert len(bench.entries[-1].files) == 200
     assert bench.writer._syncer_count == min(left, 16)
+    assert (bench.writer.syncing_beside.seconds > 0) is (left > 0)
     bench.close()
 
 

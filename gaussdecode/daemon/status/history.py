@@ -52,6 +52,7 @@ class Sample:
     land_bytes_total: float = 0.0
     land_encoded_seconds_total: float = 0.0
     land_synced_seconds_total: float = 0.0
+    land_synced_beside_seconds_total: float = 0.0
     land_published_seconds_total: float = 0.0
 
     @classmethod

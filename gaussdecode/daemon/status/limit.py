@@ -29,6 +29,8 @@ _FULL: Final = 0.5  # share of a queue from which it counts as large; arbitrary
 WAITS: Final = 0.2  # share of the time from which a wait counts; arbitrary
 _WORKS: Final = 0.7  # share from which a stage counts as busy; arbitrary
 
+_SLOW_DISK: Final = "a disk that syncs faster; `iostat -x 1` shows one that does not answer"
+
 
 class Stage(enum.StrEnum):
     """The limiting stage; the label of the metric."""
@@ -310,9 +312,17 @@ def _behind_the_reader(rates: Sample, context: Context) -> Limit:
             Stage.COMMIT,
             f"Syncing files takes {syncs:.1f} of {context.lane_count} writer lanes, and the "
             f"collector waits for them {_percent(rates.collect_blocked_seconds_total)} ({seen}).",
-            "a disk that syncs faster; `iostat -x 1` shows one that does not answer",
+            _SLOW_DISK,
         )
     lanes = rates.land_encoded_seconds_total / context.lane_count
+    beside = rates.land_synced_beside_seconds_total
+    if beside >= _WORKS and lanes < _WORKS:
+        return Limit(
+            Stage.COMMIT,
+            f"Files are being synced {_percent(beside)} of the time, and the collector waits for "
+            f"them {_percent(rates.collect_blocked_seconds_total)} ({seen}).",
+            _SLOW_DISK,
+        )
     return Limit(
         Stage.ENCODE,
         f"The {context.lane_count} writer lanes encode {_percent(lanes)} of the time, and the "

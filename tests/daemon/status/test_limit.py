@@ -105,6 +105,28 @@ CASES = {
         Stage.ENCODE,
         "writer-lanes",
     ),
+    "files that are synced beside idle lanes": (
+        rates(
+            source_stalled_seconds_total=0.8,
+            decode_waited_output_seconds_total=3.0,
+            collect_blocked_seconds_total=0.9,
+            land_encoded_seconds_total=0.02,
+            land_synced_beside_seconds_total=1.0,
+        ),
+        Stage.COMMIT,
+        "a disk that syncs faster",
+    ),
+    "files that are synced beside busy lanes": (
+        rates(
+            source_stalled_seconds_total=0.8,
+            decode_waited_output_seconds_total=3.0,
+            collect_blocked_seconds_total=0.9,
+            land_encoded_seconds_total=1.9,
+            land_synced_beside_seconds_total=1.0,
+        ),
+        Stage.ENCODE,
+        "writer-lanes",
+    ),
     "committer": (
         rates(
             source_stalled_seconds_total=0.8,
