@@ -41,7 +41,9 @@ def joined(versions: Mapping[str, TableSchema], before: TableSchema | None = Non
     Raises:
         DiffersError: they cannot be one table.
     """
-    parts = tuple(versions[source] for source in sorted(versions))
+    # By name, not as they landed: the same versions are the same schema, and the same error.
+    versions = {source: versions[source] for source in sorted(versions)}
+    parts = tuple(versions.values())
     key = _common_key(versions)
     columns: dict[str, dict[str, Column]] = {}
     for called in _called_now(versions, before):

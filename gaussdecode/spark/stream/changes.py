@@ -172,12 +172,13 @@ def as_one(versions: list[TableSchema]) -> TableSchema:
         found = joined(wide)
     except DiffersError as error:
         raise LandingError(f"{versions[-1].title}: {error}") from error
-    for source, of in by_source.items():
+    for source in sorted(wide):  # the same columns, whichever source landed first
+        of = by_source[source]
         older = with_dropped(of).columns[len(of[-1].columns) :]
         for column in older:
             wider = {
                 **wide,
-                str(source): _of(wide[str(source)], [*wide[str(source)].columns, column]),
+                source: _of(wide[source], [*wide[source].columns, column]),
             }
             with contextlib.suppress(DiffersError):  # the name has another meaning elsewhere
                 found, wide = joined(wider), wider
