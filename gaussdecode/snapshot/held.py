@@ -24,7 +24,7 @@ from gaussdecode.source.gaussdb import view as gauss
 from gaussdecode.source.postgresql.export import held_view
 from gaussdecode.spark.log.landing import Landing, when_landed
 from gaussdecode.spark.log.place import Place, read_table
-from gaussdecode.spark.merge.plan import make_plan
+from gaussdecode.spark.merge.planner import make_plan
 
 _COLUMNS: Final = ("gd_op", "gd_lsn", "gd_csn")
 

@@ -13,7 +13,7 @@ from gaussdecode.errors import EX_CONFIG, EX_IOERR, EX_OK
 from gaussdecode.land.verify import verify
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.spark.log.landing import Landing
-from gaussdecode.spark.merge.plan import make_plan
+from gaussdecode.spark.merge.planner import make_plan
 
 pytestmark = pytest.mark.integration
 MakeDaemon = Callable[..., Daemon]

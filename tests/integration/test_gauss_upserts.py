@@ -23,7 +23,7 @@ from kit.postgres import Postgres
 from kit.targets import apply_local
 
 from gaussdecode.cli import main
-from gaussdecode.spark.merge.plan import UNTOLD
+from gaussdecode.spark.merge.stop_rules import UNTOLD
 from gaussdecode.spark.target.store import Target
 
 pytestmark = pytest.mark.integration

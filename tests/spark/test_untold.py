@@ -9,7 +9,7 @@ from gaussdecode.cli import main
 from gaussdecode.errors import EX_CONFIG, EX_OK
 from gaussdecode.spark.apply import Options, apply_with
 from gaussdecode.spark.merge.engine import LocalEngine
-from gaussdecode.spark.merge.plan import UNTOLD
+from gaussdecode.spark.merge.stop_rules import UNTOLD
 from gaussdecode.spark.target.deletion_vectors import current_rows
 from gaussdecode.spark.target.store import Target
 

@@ -34,7 +34,7 @@ def report(
     args: argparse.Namespace, summary: "Summary", took: float, tests: "Iterable[Failed]"
 ) -> None:
     """Print the result of one apply; in a loop only if it did something."""
-    from gaussdecode.spark.maintain.upkeep import metrics_text
+    from gaussdecode.spark.maintain.status import metrics_text
 
     if args.metrics_file is not None:
         write_metrics(args.metrics_file, metrics_text(args.root, args.target, tests))
@@ -59,7 +59,7 @@ def report(
 
 
 def _stopped_text(args: argparse.Namespace, title: str, why: str, summary: "Summary") -> str:
-    from gaussdecode.spark.merge.plan import UNTOLD
+    from gaussdecode.spark.merge.stop_rules import UNTOLD
 
     stands = f"{title} stands still, the other tables go on: {why}"
     snapshot = f"gaussdecode snapshot CONFIG --table {title}"

@@ -92,9 +92,6 @@ class OnDdl:
         return schema is not None and any(event.oid == schema.oid for event in self.events)
 
 
-NO_DDL: Final = OnDdl()
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class Decision:
     """What a command does to a table.

@@ -16,7 +16,8 @@ from gaussdecode.spark.merge.masking import Masking
 from gaussdecode.spark.merge.on_ddl import APPLY, RENAME_TABLE, policy_of
 from gaussdecode.spark.merge.options import Options, Progress, Summary
 from gaussdecode.spark.merge.passes import Passes
-from gaussdecode.spark.merge.plan import AllBut, Applied, Plan, TablePlan, make_plan
+from gaussdecode.spark.merge.plan import Applied, Plan, TablePlan
+from gaussdecode.spark.merge.planner import make_plan
 from gaussdecode.spark.merge.rewrite import conform_works, park
 from gaussdecode.spark.merge.routes import Home
 from gaussdecode.spark.merge.stops import Stops
@@ -74,8 +75,7 @@ class Run:
             return summary
         applied = stops.applied_or_stopped()
         part = part if to >= summary.from_n else None
-        wanted = AllBut(unmoved, only) if unmoved else only
-        plan = self._plan(applied, max(to, summary.from_n), wanted, part)
+        plan = self._plan(applied, max(to, summary.from_n), only, unmoved, part)
         for text in plan.waits:
             self._context.progress(text)
         summary.stopped_at_gap = plan.gap
@@ -113,8 +113,8 @@ class Run:
         return before.is_complete if only is None else set(only) <= set(before.tables)
 
     def _plan(
-        self, applied: Mapping[str, Applied], to: int, only: AllBut | set[str] | None,
-        part: int | None,
+        self, applied: Mapping[str, Applied], to: int, only: set[str] | None,
+        left_out: set[str], part: int | None,
     ) -> Plan:  # fmt: skip
         """Plan up to an entry, or to the one before rows whose position is not reached.
 
@@ -127,6 +127,7 @@ class Run:
             before.n if before is not None and before.is_complete else -1,
             to,
             only=only,
+            left_out=left_out,
             accept_gaps=self._options.accept_gaps,
             accept_suspects=self._options.accept_suspects,
             quarantined={} if before is None else before.quarantined,
@@ -139,7 +140,7 @@ class Run:
             f"entry {plan.early} waits: its snapshot has a condition, and the landing has not "
             "reached the position of its rows yet; apply again when more has landed"
         )
-        return self._plan(applied, plan.early - 1, only, None)
+        return self._plan(applied, plan.early - 1, only, left_out, None)
 
     def _apply_tables(self, plan: Plan, applied: Mapping[str, Applied]) -> None:
         """Write the new version of each table of a plan, and commit it."""

@@ -5,10 +5,11 @@ import dataclasses
 from collections.abc import Iterable
 
 from gaussdecode.errors import ConfigError
+from gaussdecode.model.landing import EntryKind
 from gaussdecode.spark.log.schema import TableSchema
 from gaussdecode.spark.merge.context import Context
 from gaussdecode.spark.merge.on_ddl import policy_of
-from gaussdecode.spark.merge.plan import Applied, Plan, unmoved
+from gaussdecode.spark.merge.plan import Applied, Plan
 from gaussdecode.spark.merge.routes import Home, by_name
 from gaussdecode.spark.target.decided import Stop
 from gaussdecode.spark.target.state_file import TableVersion
@@ -30,7 +31,10 @@ class Stops:
         self._made: dict[str, TableSchema] = {}
 
     def unmoved(self, to: int) -> set[str]:
-        """Stopped tables whose changes need not be read again."""
+        """Stopped tables whose changes need not be read again: they would stop again.
+
+        A snapshot, a change with another schema, or an operator's declaration ends a stop.
+        """
         context, before = self._context, self._context.before
         if before is None or not before.is_complete:
             return set()
@@ -40,11 +44,26 @@ class Stops:
             for table, stop in self.before.items()
             if not stop.held and not self._is_renamed(table)
         }
-        decided = {table: context.store.decided(table) for table in stops}
-        return unmoved(
-            context.landing, stops, decided, before.n, to,
-            accept_suspects=context.options.accept_suspects, policy=policy_of(context.options.on_ddl),
-        )  # fmt: skip
+        policy, decided = policy_of(context.options.on_ddl), context.store.decided
+        first, accepts = context.landing.first_n, context.options.accept_suspects
+        found = {
+            table: frozenset(stop.seen or ())
+            for table, stop in stops.items()
+            if not stop.may_move(decided(table), first, policy, accept_suspects=accepts)
+        }
+        return self._still_stopped(found, max(before.n + 1, first), to) if found else set()
+
+    def _still_stopped(self, stops: dict[str, frozenset[str]], first: int, to: int) -> set[str]:
+        """Stopped tables of which entries bring no snapshot, and no schema but those that were seen."""
+        landing = self._context.landing
+        for entry in landing.entries(first, min(to + 1, landing.last_n)):
+            moved = {of.table for of in entry.files if of.schema_id not in stops.get(of.table, ())}
+            if entry.kind is EntryKind.SNAPSHOT:
+                moved |= {*entry.extra.get("snapshot", {}).get("tables", {})}
+                moved |= {of.table for of in entry.files}
+            for table in moved & stops.keys():
+                del stops[table]
+        return set(stops)
 
     def _is_renamed(self, table: str) -> bool:
         version = self._context.store.newest(table)

@@ -26,7 +26,8 @@ from gaussdecode.spark.log.schema import Column as TableColumn
 from gaussdecode.spark.log.schema import TableSchema, match_columns
 from gaussdecode.spark.log.source_schemas import DiffersError, joined
 from gaussdecode.spark.log.sql_text import quoted
-from gaussdecode.spark.merge.plan import SYSTEM_TABLES, merge_files
+from gaussdecode.spark.merge.merged_files import merge_files
+from gaussdecode.spark.merge.plan import SYSTEM_TABLES
 from gaussdecode.spark.target.frames import read_versions
 from gaussdecode.spark.target.remote_files import NUMBER
 
