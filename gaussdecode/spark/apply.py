@@ -79,20 +79,11 @@ def apply(
         DataTestError: rows fail a test whose on-failure stops the apply.
     """
     options = Options(
-        tables=tables,
-        history=history,
-        vectors=vectors,
-        changelog=changelog,
-        buckets=buckets,
-        accept_gaps=accept_gaps,
-        accept_suspects=accept_suspects,
-        accept_hidden_truncates=accept_hidden_truncates,
-        format=format,
-        catalog=catalog,
-        tests=tests,
-        layouts=layouts,
-        on_ddl=on_ddl,
-    )
+        tables=tables, history=history, vectors=vectors, changelog=changelog, buckets=buckets,
+        accept_gaps=accept_gaps, accept_suspects=accept_suspects,
+        accept_hidden_truncates=accept_hidden_truncates, format=format, catalog=catalog, tests=tests,
+        layouts=layouts, on_ddl=on_ddl,
+    )  # fmt: skip
     return apply_with(SparkEngine(spark), root, target, options, to=to, progress=progress)
 
 

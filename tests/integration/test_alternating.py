@@ -15,7 +15,7 @@ from kit.postgres import Database, run
 from gaussdecode.cli import main
 from gaussdecode.errors import EX_OK
 from gaussdecode.spark.apply import Options, apply_with
-from gaussdecode.spark.log.schema import conform
+from gaussdecode.spark.log.conversion import conform
 from gaussdecode.spark.merge.engine import LocalEngine
 from gaussdecode.spark.target.deletion_vectors import current_rows
 from gaussdecode.spark.target.store import Target

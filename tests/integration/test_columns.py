@@ -10,7 +10,7 @@ from kit.daemon import Daemon
 from kit.postgres import Database
 
 from gaussdecode.spark.apply import Options, apply_with
-from gaussdecode.spark.log.schema import conform
+from gaussdecode.spark.log.conversion import conform
 from gaussdecode.spark.merge.engine import LocalEngine
 from gaussdecode.spark.target.deletion_vectors import current_rows
 from gaussdecode.spark.target.store import Target

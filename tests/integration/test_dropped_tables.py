@@ -13,7 +13,7 @@ from kit.postgres import Database
 from gaussdecode.cli import main
 from gaussdecode.errors import EX_IOERR, EX_OK, EX_UNAVAILABLE
 from gaussdecode.land.verify import verify
-from gaussdecode.spark.maintain.upkeep import metrics_text, status
+from gaussdecode.spark.maintain.status import metrics_text, status
 from gaussdecode.spark.target.deletion_vectors import current_rows
 from gaussdecode.spark.target.store import Target
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from gaussdecode.spark.log.schema import TableSchema, conform
+from gaussdecode.spark.log.conversion import conform
+from gaussdecode.spark.log.schema import TableSchema
 from gaussdecode.spark.target.deletion_vectors import current_rows
 from gaussdecode.spark.target.state_file import TableVersion
 from gaussdecode.spark.target.store import Target

@@ -12,7 +12,8 @@ from gaussdecode.errors import ConfigError
 from gaussdecode.land.names import table_directory
 from gaussdecode.model.title import split_title, table_title
 from gaussdecode.spark.apply import Options, Summary, apply_with
-from gaussdecode.spark.log.schema import TableSchema, conform, parse_type
+from gaussdecode.spark.log.conversion import conform
+from gaussdecode.spark.log.schema import TableSchema, parse_type
 from gaussdecode.spark.merge.engine import LocalEngine
 from gaussdecode.spark.target.deletion_vectors import current_rows
 from gaussdecode.spark.target.store import Target

@@ -19,7 +19,7 @@ from gaussdecode.model.seal import canonical_json
 from gaussdecode.spark.apply import Options, Summary, apply_with
 from gaussdecode.spark.log.landing import Landing
 from gaussdecode.spark.log.schema import UnknownColumnsError, match_columns
-from gaussdecode.spark.maintain.upkeep import metrics_text
+from gaussdecode.spark.maintain.status import metrics_text
 from gaussdecode.spark.merge.column_identity import answer, question_of
 from gaussdecode.spark.merge.engine import LocalEngine
 from gaussdecode.spark.target.deletion_vectors import current_rows

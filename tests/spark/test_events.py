@@ -8,13 +8,13 @@ import pytest
 
 from gaussdecode.errors import LandingError
 from gaussdecode.spark.log import keys
+from gaussdecode.spark.log.conversion import conform
 from gaussdecode.spark.log.events import to_events
 from gaussdecode.spark.log.schema import (
     NAMES_TYPE,
     RAW_TYPE,
     Column,
     TableSchema,
-    conform,
     match_columns,
     parse_type,
     reads_as,

@@ -15,7 +15,8 @@ from gaussdecode.model.entry import CheckpointHeader, checkpoint_name
 from gaussdecode.model.landing import EntryKind
 from gaussdecode.spark.apply import Options, Summary, apply_with
 from gaussdecode.spark.log.landing import Landing, Point
-from gaussdecode.spark.maintain.upkeep import compact_with, metrics_text, status, vacuum
+from gaussdecode.spark.maintain.status import metrics_text, status
+from gaussdecode.spark.maintain.upkeep import compact_with, vacuum
 from gaussdecode.spark.merge.engine import LocalEngine
 from gaussdecode.spark.merge.sizing import Sizes
 from gaussdecode.spark.target.deletion_vectors import current_rows

@@ -14,7 +14,7 @@ from gaussdecode.spark import query
 from gaussdecode.spark.apply import Options, Summary, apply_with
 from gaussdecode.spark.log.landing import Landing, Point, Reach
 from gaussdecode.spark.log.offset import Offset
-from gaussdecode.spark.maintain.upkeep import metrics_text, status
+from gaussdecode.spark.maintain.status import metrics_text, status
 from gaussdecode.spark.merge.column_identity import question_of
 from gaussdecode.spark.merge.engine import LocalEngine
 from gaussdecode.spark.target.store import Target

@@ -13,7 +13,7 @@ from gaussdecode.model.landing import EntryKind
 from gaussdecode.spark.apply import Options, apply_with
 from gaussdecode.spark.log.landing import Landing
 from gaussdecode.spark.log.masks import read_masks
-from gaussdecode.spark.maintain.upkeep import status
+from gaussdecode.spark.maintain.status import status
 from gaussdecode.spark.merge import run
 from gaussdecode.spark.merge.commit import commit_table
 from gaussdecode.spark.merge.engine import LocalEngine

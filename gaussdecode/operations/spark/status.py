@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Show it."""
-    from gaussdecode.spark.maintain.upkeep import metrics_text, status
+    from gaussdecode.spark.maintain.status import metrics_text, status
 
     if args.metrics:
         print(metrics_text(args.root, args.target), end="")

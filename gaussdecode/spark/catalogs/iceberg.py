@@ -9,28 +9,23 @@ would show the wrong one, and are removed. Uses pyiceberg, which needs no Java.
 
 import contextlib
 import itertools
-import json
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, Self
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Final, Self
 
 from pyiceberg.catalog import Catalog, load_catalog
-from pyiceberg.conversions import to_bytes
 from pyiceberg.exceptions import (
     CommitFailedException,
     NoSuchIcebergTableError,
     NoSuchPropertyException,
     NoSuchTableError,
     NotInstalledError,
-    ResolveError,
     ValidationException,
 )
-from pyiceberg.expressions.literals import literal
 from pyiceberg.io import PY_IO_IMPL
-from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent, ManifestFile
+from pyiceberg.manifest import DataFile, ManifestContent, ManifestFile
 from pyiceberg.partitioning import PartitionField, PartitionSpec
-from pyiceberg.schema import Schema, assign_fresh_schema_ids, promote
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.name_mapping import NameMapping, create_mapping_from_schema
@@ -43,26 +38,6 @@ from pyiceberg.table.update.snapshot import (
     _OverwriteFiles,
 )
 from pyiceberg.transforms import IdentityTransform
-from pyiceberg.typedef import Record
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IcebergType,
-    IntegerType,
-    ListType,
-    LongType,
-    MapType,
-    NestedField,
-    PrimitiveType,
-    StringType,
-    StructType,
-    TimestampType,
-    TimestamptzType,
-)
 
 from gaussdecode.errors import (
     CatalogError,
@@ -71,12 +46,19 @@ from gaussdecode.errors import (
     LandingError,
     OvertakenError,
 )
+from gaussdecode.spark.catalogs.delta_to_iceberg import (
+    data_file,
+    fields_of,
+    is_promoted,
+    partition_columns,
+    partition_of,
+    unseen_fields,
+)
 from gaussdecode.spark.catalogs.iceberg_io import location_of
 from gaussdecode.spark.catalogs.positions import Published
-from gaussdecode.spark.log.place import Place, files_below, parquet_file
+from gaussdecode.spark.log.place import Place, files_below
 from gaussdecode.spark.log.sql_text import dotted
 from gaussdecode.spark.target.delta_log import DeltaLog, Snapshot
-from gaussdecode.spark.target.delta_schema import delta_type
 from gaussdecode.spark.target.failpoint import Step, reach
 
 _IO: Final = "gaussdecode.spark.catalogs.iceberg_io.PlaceIO"
@@ -95,26 +77,9 @@ _MAPPING: Final = "schema.name-mapping.default"
 _MAIN: Final = "main"
 _LONGEST: Final = 200
 """Characters of an error of a catalog that are shown."""
-_NO_ID: Final = -1
 _UNSEEN_IDS: Final = itertools.count(2_000_000_000)
 """First number of columns that no schema has; a catalog numbers from 1."""
-_AT_A_TIME: Final = 16
-Json = dict[str, Any]  # decoded JSON
 Say = Callable[[str], None]
-_SIMPLE: Final[Mapping[str, PrimitiveType]] = {
-    "boolean": BooleanType(),
-    "byte": IntegerType(),
-    "short": IntegerType(),
-    "integer": IntegerType(),
-    "long": LongType(),
-    "float": FloatType(),
-    "double": DoubleType(),
-    "string": StringType(),
-    "binary": BinaryType(),
-    "date": DateType(),
-    "timestamp_ntz": TimestampType(),
-    "timestamp": TimestamptzType(),
-}
 
 
 class IcebergTables:
@@ -182,7 +147,7 @@ class IcebergTables:
                     f"{dotted(one.name)} was brought to version {table.format_version} of Iceberg's format, of which "
                     f"pyiceberg writes up to {_FORMAT}: drop the table (its files stay), and apply again"
                 )
-            if table is not None and _partition(table.metadata) != _partition_of(delta):
+            if table is not None and partition_columns(table.metadata) != partition_of(delta):
                 self._catalog.drop_table(table.name())  # its files stay: see `_create`
                 table = None
             if table is None:
@@ -214,12 +179,12 @@ class IcebergTables:
         """Create a table, with its first snapshot in the same commit."""
         identifier, location = one.name[1:], location_of(one.place)
         self._catalog.create_namespace_if_not_exists(identifier[:-1])
-        schema = assign_fresh_schema_ids(Schema(*_fields(one, delta)))
+        schema = assign_fresh_schema_ids(Schema(*fields_of(one, delta)))
         by = [
             PartitionField(
                 schema.find_field(column).field_id, 1000 + at, IdentityTransform(), column
             )
-            for at, column in enumerate(_partition_of(delta))
+            for at, column in enumerate(partition_of(delta))
         ]
         transaction = self._catalog.create_table_transaction(
             identifier,
@@ -236,7 +201,7 @@ class IcebergTables:
             },
         )
         made = transaction.table_metadata.schema()
-        others = Schema(*_unseen(one, delta, set(made.column_names)))
+        others = Schema(*unseen_fields(one, delta, set(made.column_names)))
         mapping = [
             *create_mapping_from_schema(made),
             *create_mapping_from_schema(assign_fresh_schema_ids(others, _UNSEEN_IDS.__next__)),
@@ -327,7 +292,7 @@ def _files_of(
         with contextlib.suppress(ConfigError):  # vacuum removed that version
             adds = DeltaLog(one.place).snapshot(int(table.properties[VERSION])).adds
             location = location_of(one.place)
-            return [_data_file(f"{location}/{p}", add, table.metadata) for p, add in adds.items()]
+            return [data_file(f"{location}/{p}", add, table.metadata) for p, add in adds.items()]
     manifests = [] if base is None else base.manifests(table.io)
     if any(of.content != ManifestContent.DATA for of in manifests):
         raise LandingError(
@@ -349,7 +314,7 @@ def _bring_schema(transaction: Transaction, one: Published, delta: Snapshot) -> 
     """Give a table the columns of a version; return whether a name now means another column."""
     before = transaction.table_metadata
     held = {field.name: field for field in before.schema().fields}
-    wanted = {field.name: field for field in _fields(one, delta)}
+    wanted = {field.name: field for field in fields_of(one, delta)}
     update = transaction.update_schema(allow_incompatible_changes=True)
     named = {field.name for schema in before.schemas for field in schema.fields}
     is_reused = False
@@ -357,7 +322,7 @@ def _bring_schema(transaction: Transaction, one: Published, delta: Snapshot) -> 
         update.delete_column((name,))
     for name, field in wanted.items():
         old = held.get(name)
-        if old is not None and _is_promoted(old.field_type, field.field_type):
+        if old is not None and is_promoted(old.field_type, field.field_type):
             if old.field_type != field.field_type and old.field_type.is_primitive:
                 update.update_column((name,), field_type=field.field_type)
             if field.doc and field.doc != old.doc:
@@ -398,7 +363,7 @@ def _commit(
     for file in gone:
         snapshot.delete_data_file(file)
     for path in sorted(new):
-        snapshot.append_data_file(_data_file(path, wanted[path], transaction.table_metadata))
+        snapshot.append_data_file(data_file(path, wanted[path], transaction.table_metadata))
     snapshot.commit()
     if f"v{number}" in transaction.table_metadata.refs:  # of a target that was set back
         ManageSnapshots(transaction).remove_tag(f"v{number}").commit()
@@ -469,134 +434,6 @@ def _version(snapshot: IcebergSnapshot) -> int | None:
     summary = snapshot.summary
     number = None if summary is None else summary.additional_properties.get(VERSION)
     return None if number is None else int(number)
-
-
-# --- columns and files -----------------------------------------------------------------------
-
-
-def _fields(one: Published, delta: Snapshot) -> list[NestedField]:
-    fields = json.loads(delta.metadata["schemaString"])["fields"]
-    return [_field(of) for of in fields if not (one.hides and of["name"].startswith("gd_"))]
-
-
-def _unseen(one: Published, delta: Snapshot, shown: Collection[str]) -> list[NestedField]:
-    """Columns that are in the files but not shown by the table.
-
-    pyiceberg reads no file with a column that it cannot map. These are our hidden columns and, if older
-    files exist, dropped columns.
-    """
-    fields = json.loads(delta.metadata["schemaString"])["fields"]
-    found = {of["name"]: of for of in fields}
-    if delta.version > 0:
-        places = [one.place / path for path in delta.adds]
-        with ThreadPoolExecutor(_AT_A_TIME, "footers") as pool:
-            for schema in pool.map(lambda place: parquet_file(place).schema_arrow, places):
-                for field in schema:
-                    of = {"name": field.name, "type": delta_type(field.type), "metadata": {}}
-                    found.setdefault(field.name, of)
-    return [_field(of) for name, of in found.items() if name not in shown]
-
-
-def _field(of: Json) -> NestedField:
-    doc = of["metadata"].get("comment") or None
-    return NestedField(_NO_ID, of["name"], _type(of["type"]), required=False, doc=doc)
-
-
-def _type(of: str | Json) -> IcebergType:
-    """Convert a type of a Delta schema to Iceberg's."""
-    if isinstance(of, str):
-        if of.startswith("decimal("):
-            precision, _, scale = of[8:-1].partition(",")
-            return DecimalType(int(precision), int(scale))
-        return _SIMPLE[of]
-    if of["type"] == "array":
-        return ListType(_NO_ID, _type(of["elementType"]), element_required=False)
-    if of["type"] == "map":
-        key, value = _type(of["keyType"]), _type(of["valueType"])
-        return MapType(_NO_ID, key, _NO_ID, value, value_required=False)
-    return StructType(*map(_field, of["fields"]))
-
-
-def _is_promoted(old: IcebergType, new: IcebergType) -> bool:
-    """Whether files of a type can be read as another one."""
-    if isinstance(old, PrimitiveType) and isinstance(new, PrimitiveType) and old != new:
-        try:
-            return promote(old, new) == new
-        except ResolveError:
-            return False
-    return _spelled(old) == _spelled(new)
-
-
-def _spelled(of: IcebergType) -> str:
-    """A type as text, without field numbers."""
-    if isinstance(of, ListType):
-        return f"list<{_spelled(of.element_type)}>"
-    if isinstance(of, MapType):
-        return f"map<{_spelled(of.key_type)}, {_spelled(of.value_type)}>"
-    if isinstance(of, StructType):
-        return f"struct<{', '.join(f'{f.name}: {_spelled(f.field_type)}' for f in of.fields)}>"
-    return str(of)
-
-
-def _partition_of(delta: Snapshot) -> list[str]:
-    return list(delta.metadata.get("partitionColumns") or ())
-
-
-def _partition(metadata: TableMetadata) -> list[str]:
-    """Columns that the files of a table are partitioned by."""
-    return [
-        field.name if isinstance(field.transform, IdentityTransform) else str(field)
-        for field in metadata.spec().fields
-    ]
-
-
-def _data_file(path: str, add: Json, metadata: TableMetadata) -> DataFile:
-    """Describe a file for Iceberg, from the Delta log."""
-    schema, stats = metadata.schema(), json.loads(add.get("stats") or "{}")
-    fields = {field.name: field for field in schema.fields}
-    rows = stats["numRecords"]
-    values = [
-        _partition_value(add["partitionValues"].get(field.name), schema.find_type(field.source_id))
-        for field in metadata.spec().fields
-    ]
-    nulls = {
-        fields[name].field_id: count
-        for name, count in stats.get("nullCount", {}).items()
-        if name in fields and isinstance(count, int)
-    }
-    file = DataFile.from_args(
-        content=DataFileContent.DATA,
-        file_path=path,
-        file_format=FileFormat.PARQUET,
-        partition=Record(*values),
-        record_count=rows,
-        file_size_in_bytes=add["size"],
-        value_counts=dict.fromkeys(nulls, rows),
-        null_value_counts=nulls,
-        lower_bounds=_bounds(stats.get("minValues", {}), fields),
-        upper_bounds=_bounds(stats.get("maxValues", {}), fields),
-    )
-    file.spec_id = metadata.default_spec_id
-    return file
-
-
-def _bounds(values: Json, fields: Mapping[str, NestedField]) -> dict[int, bytes]:
-    found = {}
-    for name, value in values.items():
-        of = fields[name].field_type if name in fields else None
-        if isinstance(of, DateType):
-            found[fields[name].field_id] = to_bytes(of, literal(value).to(of).value)
-        elif isinstance(of, IntegerType | LongType | StringType):
-            found[fields[name].field_id] = to_bytes(of, value)
-    return found
-
-
-def _partition_value(text: str | None, of: IcebergType) -> Any:  # Any: of each type
-    if text is None or isinstance(of, StringType):
-        return text
-    if isinstance(of, TimestampType | TimestamptzType):
-        text = text.replace(" ", "T") + ("+00:00" if isinstance(of, TimestamptzType) else "")
-    return literal(text).to(of).value
 
 
 # --- errors ----------------------------------------------------------------------------------

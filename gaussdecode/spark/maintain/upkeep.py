@@ -1,4 +1,4 @@
-"""Maintain a target: merge small files, remove old versions, report how far it is applied.
+"""Maintain a target: merge small files, remove old versions.
 
 `compact` commits versions with the same rows at the same entry in fewer files. `vacuum` removes
 versions older than an age, and files that no version names any more. It never removes closed intervals,
@@ -13,29 +13,26 @@ import functools
 import json
 import secrets
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from gaussdecode.errors import ConfigError, LandingError
-from gaussdecode.model.exposition import label_value
 from gaussdecode.spark.catalogs.announce import (
     announce,
     announce_newest,
     forget_snapshots,
     open_catalog,
 )
-from gaussdecode.spark.checks.data_tests import Failed
-from gaussdecode.spark.log.landing import ORDER_COLUMNS, Landing
-from gaussdecode.spark.log.place import Given, Place, files_below, place_of, read_table
+from gaussdecode.spark.log.landing import ORDER_COLUMNS
+from gaussdecode.spark.log.place import Given, Place, files_below, read_table
 from gaussdecode.spark.log.schema import TableSchema
 from gaussdecode.spark.merge import tasks
 from gaussdecode.spark.merge.bucket import gather, merge_bucket, replaced
 from gaussdecode.spark.merge.engine import Engine, SparkEngine
 from gaussdecode.spark.merge.sizing import MAX_BUCKETS, MIB, Sizes, shared_out
 from gaussdecode.spark.merge.tasks import Job, MapTask
-from gaussdecode.spark.target.decided import Stop
 from gaussdecode.spark.target.delta_log import LOG
 from gaussdecode.spark.target.failpoint import Step, reach
 from gaussdecode.spark.target.formats import ICEBERG
@@ -47,7 +44,7 @@ from gaussdecode.spark.target.state_file import (
     TableVersion,
     write_state,
 )
-from gaussdecode.spark.target.store import DatabaseVersion, Json, Target, utc_now
+from gaussdecode.spark.target.store import DatabaseVersion, Target, utc_now
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -91,35 +88,6 @@ class Vacuumed:
     versions: int
     files: int
     bytes: int
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Status:
-    """How far a target is applied.
-
-    Attributes:
-        n: entry up to which all its tables are complete; -1 before the first.
-        last_n: newest entry of the landing.
-        lag_seconds: age of the oldest entry that is not applied; 0 if all are.
-        stopped: tables that are stopped; see `store.DatabaseVersion`.
-        unmatched: changes that did not match the table's rows, by table, since the table was begun;
-            Delta Lake tables only.
-        gone: stopped tables that the source does not have any more.
-        renamed: titles of tables that are in the directory of another name, by directory.
-    """
-
-    n: int
-    last_n: int
-    lag_seconds: float
-    stopped: Mapping[str, Json] = dataclasses.field(default_factory=dict)
-    unmatched: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    gone: Mapping[str, Json] = dataclasses.field(default_factory=dict)
-    renamed: Mapping[str, str] = dataclasses.field(default_factory=dict)
-
-    @property
-    def lag_entries(self) -> int:
-        """Number of entries that are not applied."""
-        return self.last_n - self.n
 
 
 def compact(
@@ -450,71 +418,3 @@ def _alive(store: Target, table: str, kept: Collection[int], cut: float) -> set[
 
 def _age(created: str) -> float:
     return dt.datetime.fromisoformat(created).timestamp()
-
-
-def status(root: Given, target: Given) -> Status:
-    """Report how far a target is behind its landing.
-
-    Raises:
-        ConfigError: the target is made from another landing.
-        LandingError: the target is made from other entries.
-    """
-    landing, found = Landing(root), None
-    if (place_of(target) / "target.json").exists():
-        store = Target(target)
-        store.check_landing(landing)
-        found = store.database()
-    unmatched = {} if found is None else _unmatched(Target(target), found)
-    n, last = -1 if found is None else found.n, landing.last_n
-    lag = 0.0
-    if n < last:
-        oldest = landing.entry(max(n + 1, landing.first_n))
-        lag = max(0.0, time.time() - oldest.committed_time.timestamp())
-    stopped = {} if found is None else found.stopped
-    gone = {table: stop for table, stop in stopped.items() if Stop(**stop).is_gone}
-    held = {table: stop for table, stop in stopped.items() if table not in gone}
-    renamed = {} if found is None else found.renamed
-    return Status(n, last, lag, held, unmatched, gone, renamed)
-
-
-def _unmatched(store: Target, found: DatabaseVersion) -> dict[str, int]:
-    """`Status.unmatched` of a version."""
-    versions = {table: store.version(table, v) for table, v in found.tables.items()}
-    return {table: version.unmatched for table, version in versions.items() if version.unmatched}
-
-
-def metrics_text(root: Given, target: Given, tests: Iterable[Failed] = ()) -> str:
-    """Write the status in Prometheus' text format, for node_exporter's textfile collector.
-
-    Args:
-        root: root of the landing.
-        target: directory or URL.
-        tests: results of the last run of each test.
-    """
-    now = status(root, target)
-    values = {
-        "applied_entry": now.n,
-        "landed_entry": now.last_n,
-        "lag_entries": now.lag_entries,
-        "lag_seconds": round(now.lag_seconds, 3),
-        "stopped_tables": len(now.stopped),
-        "gone_tables": len(now.gone),
-    }
-    label = label_value(str(place_of(target)))
-    text = "".join(
-        f"# TYPE gaussdecode_spark_{name} gauge\n"
-        f"gaussdecode_spark_{name}{{target={label}}} {value}\n"
-        for name, value in values.items()
-    )
-    for title, count in now.unmatched.items():
-        text += "" if "_unmatched" in text else "# TYPE gaussdecode_spark_unmatched_changes gauge\n"
-        named = f"target={label},table={label_value(title)}"
-        text += f"gaussdecode_spark_unmatched_changes{{{named}}} {count}\n"
-    tests = list(tests)
-    if tests:
-        text += "# TYPE gaussdecode_spark_test_failed_rows gauge\n"
-    return text + "".join(
-        f"gaussdecode_spark_test_failed_rows{{target={label},table={label_value(of.table)},"
-        f"test={label_value(of.test)},on_failure={label_value(of.on_failure)}}} {of.rows}\n"
-        for of in tests
-    )

@@ -19,9 +19,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from gaussdecode.errors import LandingError
+from gaussdecode.spark.log.conversion import conform
 from gaussdecode.spark.log.events import KEY, row_keys, state_schema
 from gaussdecode.spark.log.place import parquet_file, read_table
-from gaussdecode.spark.log.schema import RAW, UNCHANGED, conform, reads_as
+from gaussdecode.spark.log.schema import RAW, UNCHANGED, reads_as
 from gaussdecode.spark.merge.changelog import split_on
 from gaussdecode.spark.merge.merge import merge, merge_delta
 from gaussdecode.spark.merge.tasks import GROUP_BITS, Job, from_bytes, read_state, to_bytes

@@ -17,12 +17,12 @@ import pyarrow.compute as pc
 
 from gaussdecode.errors import LandingError
 from gaussdecode.model.words import counted
+from gaussdecode.spark.log.conversion import conform
 from gaussdecode.spark.log.place import Place, read_table
 from gaussdecode.spark.log.schema import (
     SOURCE,
     TableSchema,
     UnknownColumnsError,
-    conform,
     reads_as,
 )
 from gaussdecode.spark.merge.context import Context

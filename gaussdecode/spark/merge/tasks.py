@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from gaussdecode.errors import LandingError
 from gaussdecode.spark.log.change_file import ChangeFile, in_window
+from gaussdecode.spark.log.conversion import conform
 from gaussdecode.spark.log.events import (
     KEY,
     Reset,
@@ -31,7 +32,7 @@ from gaussdecode.spark.log.events import (
 )
 from gaussdecode.spark.log.keys import buckets_of
 from gaussdecode.spark.log.place import Place, parquet_file
-from gaussdecode.spark.log.schema import SOURCE, TableSchema, conform
+from gaussdecode.spark.log.schema import SOURCE, TableSchema
 from gaussdecode.spark.merge import key_changes
 from gaussdecode.spark.merge.sizing import Sizes, shared_out
 from gaussdecode.spark.target.deletion_vectors import current_rows

@@ -24,6 +24,7 @@ from gaussdecode.model.landing import EntryKind, LandingFile
 from gaussdecode.model.title import table_title
 from gaussdecode.spark.log.arrow_types import arrow_schema, fitted
 from gaussdecode.spark.log.change_file import replaces
+from gaussdecode.spark.log.conversion import conform
 from gaussdecode.spark.log.ddl import DDL
 from gaussdecode.spark.log.events import change_fields
 from gaussdecode.spark.log.landing import Landing, data_kinds
@@ -36,7 +37,6 @@ from gaussdecode.spark.log.schema import (
     UNCHANGED,
     TableSchema,
     UnknownColumnsError,
-    conform,
 )
 from gaussdecode.spark.merge.plan import SYSTEM_TABLES
 from gaussdecode.spark.stream.changes import as_one

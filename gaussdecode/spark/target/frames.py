@@ -20,6 +20,7 @@ from pyspark.sql import types as T  # noqa: N812 - the same
 
 from gaussdecode.errors import LandingError
 from gaussdecode.spark.log.arrow_types import arrow_schema, fitted
+from gaussdecode.spark.log.conversion import conform
 from gaussdecode.spark.log.place import ObjectPath, Place
 from gaussdecode.spark.log.schema import (
     OLD,
@@ -29,7 +30,6 @@ from gaussdecode.spark.log.schema import (
     SOURCE,
     UNCHANGED,
     TableSchema,
-    conform,
     fills_constants,
     is_same_table,
     match_columns,

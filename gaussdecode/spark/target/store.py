@@ -29,13 +29,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, Self
 
-from gaussdecode.errors import (
-    ConfigError,
-    GaussDecodeError,
-    LandingError,
-    OvertakenError,
-    unreadable,
-)
+from gaussdecode.errors import ConfigError, LandingError, OvertakenError, unreadable
 from gaussdecode.model.seal import NewerFormatError, check_version
 from gaussdecode.model.title import split_title, table_directory
 from gaussdecode.spark.log.landing import Landing
@@ -195,12 +189,8 @@ class Target:
                 local_disk.prove(path)
             make_directory(path)
             record: Json = {"layout": LAYOUT, "landing_id": landing.landing_id}
-            record["format"] = kept_as or DELTA
-            if pattern is not None:
-                record["catalog"] = pattern
-            if hides:
-                record["hides"] = True
-            commit(path / "target.json", record)
+            record |= {"format": kept_as or DELTA, "catalog": pattern, "hides": hides or None}
+            commit(path / "target.json", {key: of for key, of in record.items() if of is not None})
         target = cls(path)
         if kept_as not in (None, target.format):
             raise ConfigError(
@@ -295,7 +285,8 @@ class Target:
 
     def database_versions(self) -> list[int]:
         """Numbers of the database's versions, rising."""
-        return _numbers(self.root / "database")
+        found = map(_NUMBER.fullmatch, names_in(self.root / "database"))
+        return sorted(int(match[1]) for match in found if match)
 
     def database(self, k: int | None = None) -> DatabaseVersion | None:
         """One version of the database, the newest by default; None if there is none."""
@@ -308,7 +299,8 @@ class Target:
         try:
             return DatabaseVersion.from_record(record)
         except (KeyError, TypeError) as error:
-            raise _newer(path, error) from error
+            newer = NewerFormatError(f"it cannot be understood: {error}")
+            raise unreadable(path, newer, "") from error
 
     def database_at(self, n: int, part: int = 0) -> DatabaseVersion | None:
         """The newest database version that is not beyond an entry and a CSN in the next entry."""
@@ -480,11 +472,6 @@ def _is_ours(name: str) -> bool:
     return name == ".lock" or name.startswith((".target.json.", "probe-", local_disk.PROBE))
 
 
-def _numbers(directory: Place) -> list[int]:
-    found = map(_NUMBER.fullmatch, names_in(directory))
-    return sorted(int(match[1]) for match in found if match)
-
-
 def read_json(path: Place) -> Json:
     """Read a file of the target.
 
@@ -508,8 +495,3 @@ def _check_version(path: Place, record: Json, known: int = VERSION) -> None:
         check_version(record, known)
     except NewerFormatError as error:
         raise unreadable(path, error, "") from error
-
-
-def _newer(path: Place, error: Exception) -> GaussDecodeError:
-    """The error for a record with unknown or missing fields, as a newer program writes it."""
-    return unreadable(path, NewerFormatError(f"it cannot be understood: {error}"), "")
