@@ -476,31 +476,9 @@ def attributed(error: Exception, blamed: tuple[int, bytes] | None) -> Exception:
 
 
 _CLASSES: Final[dict[str, type[GaussDecodeError]]] = {
-    cls.__name__: cls
-    for cls in (
-        ConfigError,
-        AccessError,
-        SourceError,
-        SourceRefusedError,
-        LoginRefusedError,
-        InexactStreamError,
-        OpenTransactionError,
-        IdentityError,
-        WireError,
-        TruncatedError,
-        RowError,
-        LargeRowError,
-        TableError,
-        LostRowError,
-        SuspectError,
-        SequenceError,
-        AccountError,
-        LandingError,
-        DiskError,
-        DiskStillFullError,
-        ChildError,
-        LimitError,
-    )
+    name: of
+    for name, of in globals().items()
+    if isinstance(of, type) and issubclass(of, GaussDecodeError)
 }
 
 
