@@ -20,35 +20,27 @@ An error of one table is that table's: it is marked, the command that tries agai
 the others go on. After any end of the process, what `SnapshotStore` has goes on.
 """
 
-import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final
 
 from gaussdecode.collect.snapshot_gate import HoldLostError
 from gaussdecode.errors import (
-    AccountError,
-    ChildError,
     ConfigError,
-    LandingError,
     LoginRefusedError,
     SourceError,
     SourceRefusedError,
-    StateError,
-    SupersededError,
-    WireError,
 )
 from gaussdecode.land.failpoints import SnapshotStep
 from gaussdecode.land.names import table_directory
 from gaussdecode.land.snapshots import Json
 from gaussdecode.logs import Event, get_logger
-from gaussdecode.model.entry import CommitEntry
-from gaussdecode.model.landing import EntryKind
 from gaussdecode.model.title import split_title
 from gaussdecode.settings.rules import SourceKind
 from gaussdecode.settings.sections import Config
+from gaussdecode.snapshot.attempts import Attempts
 from gaussdecode.snapshot.choice import (
     ALL,
     LEFT_OUT,
@@ -60,40 +52,19 @@ from gaussdecode.snapshot.choice import (
     Origin,
     needs_all_rows,
 )
-from gaussdecode.snapshot.chunks import ATTEMPTS, ChunkedTable
 from gaussdecode.snapshot.doubts import Doubts, answered
 from gaussdecode.snapshot.dropped import DROPPED, EVERY_SOURCE, REFUSED, let_go
 from gaussdecode.snapshot.item import Context, Progress, Wanted, title_of
-from gaussdecode.snapshot.once import take_at_once
-from gaussdecode.snapshot.read import TableTask
-from gaussdecode.snapshot.tools import Tools, key_names
+from gaussdecode.snapshot.tools import Tools
 from gaussdecode.source.coverage import listing
-from gaussdecode.source.export import PublishedTable, TableChangedError
+from gaussdecode.source.export import PublishedTable
 from gaussdecode.source.relations import WhiteList
 from gaussdecode.source.sqlstate import WRONG_PASSWORD
 
 _ROUND_SECONDS: Final = 1.0  # between two looks at requests
 _LIST_SECONDS: Final = 15.0  # between two looks at the publications; arbitrary
 _RETRY_SECONDS: Final = 2.0
-_TABLES_AT_ONCE: Final = 64  # small tables that share one hold; arbitrary
 _MOST_TOLD: Final = 20  # tables in a line of the log; arbitrary
-_CHANGES: Final = 20  # of a table, until it is given up; arbitrary
-_NO_COLUMN: Final = "42703"
-_LOCKED: Final = "55P03"  # by lock_timeout
-_CHANGED: Final = frozenset({_NO_COLUMN, "42P01"})  # undefined table
-_CONNECTION_CLASSES: Final = ("08", "53", "57P")  # SQLSTATEs that are no table's fault
-# What is the landing's or the machine's, and ends the daemon; anything else is wrong with one table.
-_NO_PRIVILEGE: Final = "42501"
-_NOBODYS: Final = (
-    LandingError,
-    AccountError,
-    ChildError,
-    StateError,
-    SupersededError,
-    HoldLostError,
-    OSError,
-    MemoryError,
-)
 _NOT_PUBLISHED: Final = "no configured publication has this table"
 _NOT_LISTED: Final = (
     "it is not on decoding.white-table-list, so its changes do not land, and rows without them "
@@ -139,6 +110,7 @@ class Snapshotter:
         self._doubts: Doubts | None = None
         self._order_at = float("-inf")
         self._progress = self._tools.progress
+        self._attempts = Attempts(self._tools, self._mark_failed)
 
     def start(self) -> None:
         """Begin to look for work."""
@@ -214,7 +186,7 @@ class Snapshotter:
             return
         store = self._tools.store
         if not self._has_finished_earlier:
-            self._finish_earlier()
+            self._tools.finish_earlier()
             self._has_finished_earlier = True
         requests = self._requests()
         is_list_due = self._lists and (self._has_news() or self._is_list_old())
@@ -240,7 +212,7 @@ class Snapshotter:
         requests = self._requests()
         wanted = self._requested(requests, published)
         wanted += self._missing(published, {item.title for item in wanted})
-        self._take(self._landing_now(wanted))
+        self._attempts.take(self._landing_now(wanted))
         self._has_looked = True
         if self._settings.mode == "only":
             self._finish({self._progress[item.title].state for item in wanted})
@@ -294,7 +266,8 @@ class Snapshotter:
         _log.warning(Event.TABLES_IN_DOUBT, tables=listing(titles[:_MOST_TOLD], len(titles)))
 
     def _is_list_old(self) -> bool:
-        return time.monotonic() - self._listed_at >= _LIST_SECONDS
+        is_late = time.monotonic() - self._listed_at >= _LIST_SECONDS
+        return is_late or self._attempts.has_failed
 
     def _has_news(self) -> bool:
         """Whether a table has shown in the stream that may be new."""
@@ -513,97 +486,6 @@ class Snapshotter:
         else:
             self._on_finished()
 
-    def _finish_earlier(self) -> None:
-        """Note what was committed when an earlier process ended, but not noted."""
-        log, store, tools = self._tools.log, self._tools.store, self._tools
-        for directory in store.tables():
-            state = store.load(directory) or {}
-            first = max(int(state.get("since_n", 0)) + 1, log.floor + 1)
-            for entry in log.iterate(first, log.next_n - 1):
-                tables = entry.extra.get("snapshot", {}).get("tables", {})
-                if self._is_ours(entry) and directory in tables:
-                    tools.note_done(entry)
-                    store.drop(directory)
-                    break
-        last = log.next_n - 1
-        for entry in log.iterate(max(last - 8, log.floor + 1), last):
-            if self._is_ours(entry):
-                tools.note_done(entry)
-
-    def _is_ours(self, entry: CommitEntry) -> bool:
-        """Whether an entry has tables of this source that were read."""
-        return entry.kind is EntryKind.SNAPSHOT and entry.extra.get("source") == self._source
-
-    # ---- doing it --------------------------------------------------------------------
-
-    def _take(self, wanted: list[Wanted]) -> None:
-        """Read tables: first the small ones together, then each large one."""
-        tools = self._tools
-        small: list[Wanted] = []
-        large: list[Wanted] = []
-        with tools.reader() as reader:
-            for item in wanted:
-                with self._isolated(item):
-                    task = tools.task(reader, item)
-                    reader.check_readable(task.shape)
-                    _check_condition(task)
-                    fits = task.shape.pages <= tools.chunk_pages
-                    is_stubborn = tools.attempts.get(item.title, 0) >= ATTEMPTS
-                    is_small = fits or key_names(task) is None or is_stubborn
-                    if not is_small and task.shape.unseen is not None:
-                        reason = task.shape.unseen
-                        named = title_of(self._source, item.title)
-                        _log.info(Event.SNAPSHOT_AT_ONCE, table=named, reason=reason)
-                        is_small = True
-                    (small if is_small else large).append(item)
-        for first in range(0, len(small), _TABLES_AT_ONCE):
-            self._take_together(small[first : first + _TABLES_AT_ONCE])
-        for item in large:
-            with self._isolated(item):
-                ChunkedTable(tools, item).take()
-
-    def _take_together(self, group: list[Wanted]) -> None:
-        """Read several tables at once; after an error of one, each by itself."""
-        self._tools.check_stop()
-        try:
-            take_at_once(self._tools, group)
-            return
-        except Exception as error:
-            if _is_nobodys(error):
-                raise
-            reason = self._of_source(_say(error))
-            _log.info(Event.SNAPSHOT_WAITS, tables=len(group), reason=reason)
-        for item in group:
-            with self._isolated(item):
-                take_at_once(self._tools, [item])
-
-    @contextlib.contextmanager
-    def _isolated(self, item: Wanted) -> Iterator[None]:
-        """Keep an error of one table from the others."""
-        tools = self._tools
-        tools.check_stop()
-        try:
-            yield
-        except Exception as error:
-            if _is_nobodys(error):
-                raise
-            count = tools.attempts[item.title] = tools.attempts.get(item.title, 0) + 1
-            is_typo = item.where is not None and getattr(error, "sqlstate", None) == _NO_COLUMN
-            most = _CHANGES if _is_in_motion(error) else ATTEMPTS if _may_pass(error) else 1
-            most = 1 if is_typo else most
-            self._listed_at = float("-inf")
-            if _has_changed(error) or count >= most:
-                tools.store.drop(item.directory)
-            if count < most:
-                named = title_of(self._source, item.title)
-                _log.info(Event.SNAPSHOT_WAITS, table=named, attempt=count, reason=_say(error))
-                self._progress[item.title].begin_waiting(_say(error))
-                return
-            tools.attempts.pop(item.title, None)
-            self._mark_failed(item.title, _say(error), item.where)
-            if item.request is not None:
-                tools.store.answered(item.request)
-
     def _mark_failed(self, title: str, reason: str, where: object = None) -> None:
         self._failed.add(title)
         condition = f" --where {str(where)!r}" if where else ""
@@ -616,49 +498,3 @@ class Snapshotter:
         self._tools.store.note({title: record})
         named = title_of(self._source, title)
         _log.error(Event.SNAPSHOT_FAILED, table=named, reason=reason, retry=command)
-
-
-def _check_condition(task: TableTask) -> None:
-    """See that rows chosen by a condition can be put in the place of those that are there.
-
-    Raises:
-        SourceRefusedError: nothing tells which rows these are.
-    """
-    if task.where is not None and not task.record["key"]:
-        raise SourceRefusedError(
-            f"table {task.shape.table.title} has no key that changes show, so rows of a condition "
-            "would be duplicates of existing rows; run it without --where"
-        )
-
-
-def _may_pass(error: Exception) -> bool:
-    """Whether the same attempt may succeed later."""
-    return isinstance(error, SourceError) and error.retryable
-
-
-def _has_changed(error: Exception) -> bool:
-    """Whether a table was changed or replaced."""
-    return isinstance(error, TableChangedError) or getattr(error, "sqlstate", None) in _CHANGED
-
-
-def _is_in_motion(error: Exception) -> bool:
-    """Whether a table is being changed or locked just now."""
-    return _has_changed(error) or getattr(error, "sqlstate", None) == _LOCKED
-
-
-def _is_nobodys(error: Exception) -> bool:
-    """Whether an error is no table's, but the landing's, the server's or the connection's."""
-    if isinstance(error, _NOBODYS):
-        return True
-    if isinstance(error, LoginRefusedError):
-        return error.sqlstate != _NO_PRIVILEGE
-    if not isinstance(error, SourceError) or not error.retryable or _has_changed(error):
-        return False
-    return error.sqlstate is None or error.sqlstate.startswith(_CONNECTION_CLASSES)
-
-
-def _say(error: Exception) -> str:
-    """Word an error; the words of others may hold a value of a row."""
-    if isinstance(error, SourceError | WireError | ConfigError):
-        return str(error)
-    return f"its rows cannot be made into columns ({type(error).__name__})"

@@ -21,6 +21,7 @@ from gaussdecode.land.snapshots import WHY_STOPPED, Json, SnapshotStore
 from gaussdecode.logs import Event, get_logger
 from gaussdecode.model.columns import Known, Placed
 from gaussdecode.model.entry import CommitEntry
+from gaussdecode.model.landing import EntryKind
 from gaussdecode.model.names import safe_columns
 from gaussdecode.model.title import table_title
 from gaussdecode.settings.sections import Config
@@ -237,6 +238,27 @@ class Tools:
             progress = self.progress[item.title]
             progress.state, progress.reason = "done", None
         store.reach(SnapshotStep.SNAPSHOT_ANSWERED)
+
+    def finish_earlier(self) -> None:
+        """Note what was committed when an earlier process ended, but not noted."""
+        log, store = self.log, self.store
+        for directory in store.tables():
+            state = store.load(directory) or {}
+            first = max(int(state.get("since_n", 0)) + 1, log.floor + 1)
+            for entry in log.iterate(first, log.next_n - 1):
+                tables = entry.extra.get("snapshot", {}).get("tables", {})
+                if self._is_ours(entry) and directory in tables:
+                    self.note_done(entry)
+                    store.drop(directory)
+                    break
+        last = log.next_n - 1
+        for entry in log.iterate(max(last - 8, log.floor + 1), last):
+            if self._is_ours(entry):
+                self.note_done(entry)
+
+    def _is_ours(self, entry: CommitEntry) -> bool:
+        """Whether an entry has tables of this source that were read."""
+        return entry.kind is EntryKind.SNAPSHOT and entry.extra.get("source") == self.context.source
 
     def note_done(self, entry: CommitEntry, noted: Mapping[str, object] | None = None) -> None:
         """Record that the tables of an entry are done."""

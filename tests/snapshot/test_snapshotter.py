@@ -31,7 +31,7 @@ from gaussdecode.settings.landing_sections import LandingConfig
 from gaussdecode.settings.rules import SourceKind
 from gaussdecode.settings.sections import Config, MonitoringConfig, RingConfig
 from gaussdecode.settings.source_sections import DecodingConfig, SourceConfig
-from gaussdecode.snapshot import snapshotter
+from gaussdecode.snapshot import attempts
 from gaussdecode.snapshot.item import Progress, Wanted
 from gaussdecode.snapshot.snapshotter import Snapshotter
 from gaussdecode.source.export import PublishedTable, TableChangedError
@@ -71,14 +71,14 @@ class _Run:
                     raise error
             self.taken += [item.title for item in group]
 
-        monkeypatch.setattr(snapshotter, "take_at_once", take)
+        monkeypatch.setattr(attempts, "take_at_once", take)
 
     def take(self) -> None:
         wanted = []
         for title in (BAD, GOOD):
             wanted.append(Wanted(_table(title)))
             self.snapshotter._progress.setdefault(title, Progress())
-        self.snapshotter._take_together(wanted)
+        self.snapshotter._attempts._take_together(wanted)
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_entry_that_was_committed_last_is_noted(monkeypatch: pytest.MonkeyPatch)
     said = {"schema": "public", "name": "bad", "oid": 1, "rows": 4, "where": None}
     extra = {"snapshot": {"epoch": 0, "lsn": 10, "tables": {BAD: said}}}
     run.log.commit(Draft(kind=EntryKind.SNAPSHOT, extra=extra))
-    run.snapshotter._finish_earlier()
+    run.snapshotter._tools.finish_earlier()
     assert run.store.tables() == []
     assert run.store.ledger()[BAD]["state"] == "done"
 
@@ -228,7 +228,7 @@ def test_condition_needs_a_key() -> None:
     ):
         task: Any = SimpleNamespace(where=where, record={"key": key}, shape=shape)
         with pytest.raises(SourceRefusedError) if is_refused else contextlib.nullcontext():
-            snapshotter._check_condition(task)
+            attempts._check_condition(task)
 
 
 @pytest.mark.parametrize("is_started_again", [False, True])
