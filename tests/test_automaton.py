@@ -9,7 +9,7 @@ import pytest
 
 from gaussdecode.automaton import Automaton
 from gaussdecode.collect import snapshot_gate
-from gaussdecode.daemon import session
+from gaussdecode.daemon import session_life
 from gaussdecode.errors import StateError
 from gaussdecode.land import writer_state
 
@@ -18,7 +18,7 @@ LIVES: Final[dict[str, tuple[types.ModuleType, Table, type[enum.Enum], type[enum
     "writer": (writer_state, writer_state.LIFE, writer_state.Life, writer_state.Event),
     "entry": (writer_state, writer_state.ENTRY, writer_state.Stage, writer_state.Step),
     "hold": (snapshot_gate, snapshot_gate.HOLD, snapshot_gate.State, snapshot_gate.Event),
-    "session": (session, session.LIFE, session.Life, session.Turn),
+    "session": (session_life, session_life.LIFE, session_life.Life, session_life.Turn),
 }
 
 

@@ -26,6 +26,7 @@ from typing import Final
 
 from gaussdecode.console.table import terminal_width
 from gaussdecode.errors import AccessError, ConfigError, SourceError, SourceRefusedError
+from gaussdecode.host.process_memory import process_memory_bytes
 from gaussdecode.land.names import SERVE
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.words import counted, printable
@@ -34,10 +35,9 @@ from gaussdecode.operations.check.certificates import examine_certificates
 from gaussdecode.operations.check.doctor import (
     CheckInput,
     Finding,
-    examine_landing,
-    examine_memory,
     examine_server,
 )
+from gaussdecode.operations.check.landing import examine_landing, examine_memory
 from gaussdecode.operations.check.mirror import examine_mirror
 from gaussdecode.operations.check.plan import (
     Plan,
@@ -56,7 +56,6 @@ from gaussdecode.operations.connections import address_of, is_gaussdb, open_serv
 from gaussdecode.operations.owner import load_as_owner
 from gaussdecode.operations.unit import SERVE_UNIT, find_unit, unit_memory_max, unit_of
 from gaussdecode.settings.dsn import describe
-from gaussdecode.settings.load import process_memory_bytes
 from gaussdecode.settings.rules import SourceKind
 from gaussdecode.settings.sections import Config
 from gaussdecode.settings.serve_section import ServeConfig

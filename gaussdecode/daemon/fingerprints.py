@@ -199,8 +199,7 @@ def compare(
         look: the new reading; something was read.
         is_emptied: whether a TRUNCATE of a table has shown meanwhile, given its title.
         is_left_out: whether a table is left out of the landing anyway, given title and OID.
-        has_other: whether rows have come under a title that cannot all be of the table that has it now,
-            given title and OID of that.
+        has_other: whether rows under a title cannot all be of the table that has it now, given title and OID.
         is_told: what DDL of the stream tells.
     """
     assert look.listed is not None
@@ -208,10 +207,7 @@ def compare(
     left = {oid: known.tables[oid] for oid in known.tables if oid not in wanted}
     dropped = {table.title for oid, table in left.items() if oid not in look.listed}
     seen = wanted & look.tables.keys()
-    partitions: dict[int, str] = {}
-    if not seen <= known.tables.keys():
-        roots = (table for table in known.tables.values() if table.is_root)
-        partitions = {oid: root.title for root in roots for oid in root.files}
+    partitions = {} if seen <= known.tables.keys() else _partitions(known)
     changes: dict[str, list[str]] = {}
     others: dict[str, TableState] = {}  # made anew, by title
     former: dict[str, str] = {}  # by title
@@ -247,6 +243,12 @@ def compare(
         for title, texts in changes.items()
     }
     return Compared(said, Known(now_known, _types(known, look, now_known), gone), frozenset(unsure))
+
+
+def _partitions(known: Known) -> dict[int, str]:
+    """Titles of partitioned tables, by the OIDs of their files."""
+    roots = (table for table in known.tables.values() if table.is_root)
+    return {oid: root.title for root in roots for oid in root.files}
 
 
 def _changed(

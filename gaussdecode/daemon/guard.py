@@ -28,17 +28,34 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from pkgutil import resolve_name
 from typing import Final
 
 from gaussdecode.errors import GaussDecodeError, error_text
 from gaussdecode.logs import Event, get_logger
-from gaussdecode.settings.sections import GuardConfig
-from gaussdecode.source.probe import SlotProbe, SlotView
+from gaussdecode.settings.rules import SourceKind
+from gaussdecode.settings.sections import Config, GuardConfig
+from gaussdecode.source.address import SourceAddress, source_address
+from gaussdecode.source.probe import SlotProbe, SlotView, WorstProbe
 
 _LOOKS: Final = 40  # ten minutes at the default interval
 _FEWEST: Final = 4  # looks before a line is drawn: a burst of a second is no trend; arbitrary
 _LEAVE: Final = 1.5
+_PROBES: Final = {
+    SourceKind.POSTGRESQL: "gaussdecode.source.postgresql.probe:PostgresProbe",
+    SourceKind.GAUSSDB: "gaussdecode.source.gaussdb.probe:GaussProbe",
+}
+"""Only the one that is used is imported: a start is no slower for the other."""
 _log = get_logger("daemon")
+
+
+def probe_of(config: Config) -> SlotProbe | None:
+    """The probe of the slot; a recording has none."""
+    if config.source.kind is SourceKind.CAPTURE:
+        return None
+    make: Callable[[SourceAddress, str], SlotProbe] = resolve_name(_PROBES[config.source.kind])
+    probes = {name: make(source_address(of), of.slot) for name, of in config.members.items()}
+    return WorstProbe(probes) if config.is_several else probes[config.slot]
 
 
 class Step(enum.IntEnum):

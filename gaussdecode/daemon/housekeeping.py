@@ -66,6 +66,14 @@ class Housekeeper:
         if self._thread.is_alive():
             self._thread.join()
 
+    def values(self) -> dict[str, float]:
+        """Values by metric without its prefix; none before the first look."""
+        if self.held_bytes is None:
+            return {}
+        limit = self._settings.max_slot_keep_size
+        limits = {} if limit is None else {"land_virtual_slot_limit_bytes": float(limit)}
+        return {"land_virtual_slot_held_bytes": float(self.held_bytes), **limits}
+
     def _run(self) -> None:
         try:
             while not self._stop.wait(INTERVAL_SECONDS):

@@ -101,7 +101,7 @@ def give_up_slot(config: Config, pipeline: Pipeline) -> SourceRefusedError:
         f"slot {config.slot!r} was dropped by the guard: the server kept more than "
         f"guard.drop-slot-above ({bound} bytes) of WAL for it"
     )
-    state = pipeline.landing_position
+    state = pipeline.first.landing_position
     if state is not None:
         reason = GapReason.SLOT_DROPPED_BY_GUARD
         record(pipeline, Gap(reason, state.lsn, server.wal_end, is_open=True, text=text))

@@ -6,41 +6,36 @@ The landing is opened once, before the first session where it exists already (so
 recovery does not wait for a server), else when the first connection has told whose it is.
 """
 
-import dataclasses
 import functools
-import secrets
 import threading
-import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any, Final, Self
+from typing import Self
 
 from gaussdecode.collect.entry_barrier import EntryBarrier
 from gaussdecode.collect.spool import Spool
-from gaussdecode.daemon import quarantine
+from gaussdecode.daemon.existing_landing import (
+    as_configured,
+    begin_from_mirror,
+    kept_identities,
+    no_landing,
+)
 from gaussdecode.daemon.housekeeping import Housekeeper
 from gaussdecode.daemon.mirroring import Mirror, mirror_of
+from gaussdecode.daemon.quarantine import Quarantines
 from gaussdecode.daemon.session import Session
-from gaussdecode.daemon.session_group import Marks, SessionGroup
+from gaussdecode.daemon.session_group import SessionGroup, group_of
 from gaussdecode.daemon.source_runtime import SourceRuntime
 from gaussdecode.daemon.status.landed import Landed
+from gaussdecode.daemon.status.values import writer_histograms, writer_values
 from gaussdecode.daemon.streaming import Streaming
-from gaussdecode.errors import (
-    ConfigError,
-    GaussDecodeError,
-    IdentityError,
-    StoppedError,
-    TableError,
-)
+from gaussdecode.daemon.virtual_slots import VirtualSlots
+from gaussdecode.errors import ConfigError, GaussDecodeError, IdentityError, StoppedError
 from gaussdecode.ipc.control import Word
 from gaussdecode.ipc.process import Prepared
 from gaussdecode.land.commitlog import ORDER_CSN, ORDER_LSN, CommitLog
-from gaussdecode.land.disk import Disk
 from gaussdecode.land.files import Files, make_root
 from gaussdecode.land.lanes import Lanes
-from gaussdecode.land.layout import read_layout
 from gaussdecode.land.mirror.known import check_url, read_state
-from gaussdecode.land.mirror.restore import Told, find_layout, restore
 from gaussdecode.land.names import SPOOL
 from gaussdecode.land.snapshots import Json, SnapshotStore
 from gaussdecode.land.space import Reserve, SpaceWait
@@ -51,25 +46,20 @@ from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.histogram import Counted
 from gaussdecode.model.landing import EntryKind, SourceIdentity, SourcePosition
 from gaussdecode.model.lsn import Lsn
-from gaussdecode.model.title import table_title
-from gaussdecode.objects.store import open_store
 from gaussdecode.serve.kept import read_slots
-from gaussdecode.serve.lags import Lags, slot_record
 from gaussdecode.settings.rules import SourceKind
 from gaussdecode.settings.sections import Config
 from gaussdecode.settings.source_sections import table_pairs
-from gaussdecode.snapshot.choice import stopped
 from gaussdecode.snapshot.doubts import read_again_n
 from gaussdecode.snapshot.dropped import EVERY_SOURCE
 from gaussdecode.snapshot.read import published_oids
 from gaussdecode.snapshot.tablefilter import TableFilter, note_beginning
 from gaussdecode.source.coverage import Coverage
 from gaussdecode.source.relations import WhiteList
-from gaussdecode.source.slot import LandingPosition, Place
+from gaussdecode.source.slot import Place
 from gaussdecode.source.start import same_place_problem
 
 _log = get_logger("daemon")
-_SLOTS_SECONDS: Final = 1.0  # between two looks at virtual slots
 
 
 class Pipeline:
@@ -85,6 +75,7 @@ class Pipeline:
     Attributes:
         landed: up to where, and what; written by the threads that commit.
         runtimes: the sources, by name.
+        reserve: space that the landing keeps free on its file system.
         barrier: cuts the entries of the sessions that run now, where collectors do not decide alone.
     """
 
@@ -99,17 +90,18 @@ class Pipeline:
         self.prepared = prepared or Prepared()
         self.is_paused = is_collecting_paused
         self._config = config
-        self._should_stop = should_stop
+        self.should_stop = should_stop
         self._is_paused = is_paused
         self.landed = Landed()
         members = config.members
+        of_first = table_pairs(config.landing.replicated_tables)
         self.runtimes = {
             name: SourceRuntime(
                 name,
                 member,
                 self,
                 is_one_of_several=len(members) > 1,
-                tables_from_first_source=_left_to_first(config) if at else None,
+                tables_from_first_source=WhiteList(of_first) if at and of_first else None,
             )
             for at, (name, member) in enumerate(members.items())
         }
@@ -118,21 +110,23 @@ class Pipeline:
         self._begin_lock = threading.RLock()
         self._places: dict[str, Place] = {}
         self._failure: BaseException | None = None
-        self._reserve = reserve_of(config)
-        self._space = SpaceWait(self.must_not_wait, on_wait=self._on_wait, kept=self._reserve)
+        self.reserve = Reserve(config.landing.root, config.landing.min_free_bytes)
+        self._space = SpaceWait(
+            self.must_not_wait,
+            on_wait=lambda reason: _log.warning(Event.DISK_FULL, reason=reason),
+            kept=self.reserve,
+        )
         self._was_full = False
         self._spool_wait: str | None = None  # as it was logged
         self._is_leaving = False
         self.is_restart_wanted = False
         self.fetching: str | None = None  # how far the log is that comes from the mirror
         self._housekeeper: Housekeeper | None = None
-        self._lags: Lags | None = None
-        self._slots_seen: tuple[float, list[dict[str, Any]]] = (-_SLOTS_SECONDS, [])  # Any: JSON
+        self.virtual_slots = VirtualSlots(config.landing.root, lambda: self.log)
         self.mirror: Mirror | None = None
         self.log: CommitLog | None = None
         self.writer: Writer | None = None
-        self._stopped: dict[str, str] = {}
-        self._pending_quarantines: dict[str, TableError] = {}
+        self.quarantines = Quarantines(config, self)
 
     def __enter__(self) -> Self:
         """Begin; `recover` opens the landing."""
@@ -145,18 +139,17 @@ class Pipeline:
             ConfigError: there is none.
             GaussDecodeError: it is damaged, in use, or of another source.
         """
-        root = self._config.landing.root
-        kind = self._config.source.kind
+        root, kind = self._config.landing.root, self._config.source.kind
         if kind is SourceKind.CAPTURE:
             make_root(root)
-        kept = _kept_identities(root)
+        kept = kept_identities(root)
         if not kept and self._config.mirror.is_on:
             kept = begin_from_mirror(self._config, self._space, self._on_fetching)
             self.fetching = None
         if kept:
-            self._open(self._as_configured(kept))
+            self._open(as_configured(self._config, kept))
         if kind is not SourceKind.CAPTURE and (self.log is None or self.log.is_empty):
-            raise ConfigError(_no_landing(self._config))
+            raise ConfigError(no_landing(self._config))
 
     def __exit__(self, *_exception: object) -> None:
         """Let go; what is not committed is left to recovery after an error."""
@@ -173,22 +166,6 @@ class Pipeline:
             self.log.close()
 
     # ---- landing ---------------------------------------------------------------------
-
-    def _as_configured(self, kept: Mapping[str, SourceIdentity]) -> dict[str, SourceIdentity]:
-        """What a landing says of its sources, with the slots of the configuration."""
-        kind = self._config.source.kind.value
-        if len(kept) == len(self.runtimes) == 1:
-            (identity,) = kept.values()
-            return {
-                name: dataclasses.replace(identity, slot=name, kind=kind) for name in self.runtimes
-            }
-        named = dict.fromkeys(self.runtimes, next(iter(kept.values()))) | {
-            name: identity for name, identity in kept.items() if name in self.runtimes
-        }
-        return {
-            name: dataclasses.replace(identity, slot=self.runtimes[name].config.slot, kind=kind)
-            for name, identity in named.items()
-        }
 
     def take_place(self, name: str, place: Place) -> None:
         """Know where a source is.
@@ -207,22 +184,17 @@ class Pipeline:
         return self.log or self._open({name: identity})
 
     def _open(self, identities: Mapping[str, SourceIdentity]) -> CommitLog:
-        landing = self._config.landing
+        landing, files = self._config.landing, Files(self._config.landing.root)
         order = ORDER_CSN if self._config.lands_by_csn else ORDER_LSN
         (name, identity), *rest = identities.items()
         self.log = CommitLog.open(
-            Files(landing.root),
-            identity,
-            source=name,
-            others=dict(rest),
-            order=order,
-            space=self._space,
+            files, identity, source=name, others=dict(rest), order=order, space=self._space
         )
         for finding in self.log.findings:
             _log.info(Event.LANDING_RECOVERED, finding=finding)
         self.snapshots = SnapshotStore(self.log.disk)
         self.snapshots.prepare()
-        self._stopped = stopped(self.snapshots.ledger())
+        self.quarantines.look()
         self.writer = Writer(
             self.log,
             lanes=Lanes(landing.lanes, landing.most_lanes),
@@ -230,42 +202,28 @@ class Pipeline:
             target_file_size=landing.target_file_size,
             compression=landing.compression,
             on_durable=self._on_durable,
-            on_error=self._on_error,
+            on_error=self.fail,
             on_landed=self._on_landed,
-            on_lanes=self._on_lanes,
+            on_lanes=lambda count: _log.info(Event.LANES_ADDED, lanes=count),
         )
         if not self._config.mirror.is_on:
             check_url(read_state(self.log.disk), "")
-        self.mirror = mirror_of(self._config, self.log, self._on_shipped, self._on_error)
+        self.mirror = mirror_of(self._config, self.log, self._on_shipped, self.fail)
         if self.mirror is not None:
             self.mirror.start()
+        slots = functools.partial(read_slots, landing.root)
         self._housekeeper = Housekeeper(
-            self.log,
-            landing,
-            self._on_error,
-            is_paused=self._is_paused,
-            mirror=self.mirror,
-            slots=functools.partial(read_slots, landing.root),
+            self.log, landing, self.fail, self._is_paused, self.mirror, slots
         )
         self._housekeeper.start()
-        log = self.log
-        self._lags = Lags(
-            lambda: (log.floor + 1, log.next_n - 1),
-            log.iterate,
-            is_by_csn=log.layout.order == ORDER_CSN,
-        )
         position = self.log.position
         self.landed.reach(self.log.next_n - 1, None if position is None else position.lsn)
         return self.log
 
     @property
-    def _first(self) -> SourceRuntime:
+    def first(self) -> SourceRuntime:
+        """The only source, or the first of several."""
         return next(iter(self.runtimes.values()))
-
-    @property
-    def landing_position(self) -> LandingPosition | None:
-        """Position of the landing for its source, or the first of several; None before it has begun."""
-        return self._first.landing_position
 
     @property
     def positions(self) -> Mapping[str, SourcePosition]:
@@ -275,20 +233,18 @@ class Pipeline:
     @property
     def coverage(self) -> Coverage:
         """Tables that only the publications or only the white list has, of the first source that reports some."""
-        found = (
-            runtime.coverage for runtime in self.runtimes.values() if runtime.coverage != Coverage()
-        )
-        return next(found, self._first.coverage)
+        found = [of.coverage for of in self.runtimes.values() if of.coverage != Coverage()]
+        return found[0] if found else self.first.coverage
 
     @property
     def server_version(self) -> int | None:
         """Of the newest stream's server, as a number; None before there was one."""
-        return self._first.server_version
+        return self.first.server_version
 
     @property
     def streaming(self) -> Streaming:
         """How the source, or the first of several, is asked for open transactions."""
-        return self._first.streaming
+        return self.first.streaming
 
     def _on_durable(self, position: SourcePosition) -> None:
         """Committer's thread: show it. The session whose rows they are tells its reader."""
@@ -328,7 +284,6 @@ class Pipeline:
 
     def _on_landed(self, entry: CommitEntry) -> None:
         """Committer's thread: count what an entry brought."""
-        assert self.writer is not None
         if self.mirror is not None:
             self.mirror.wake()
         self.landed.add(entry)
@@ -350,43 +305,16 @@ class Pipeline:
     @property
     def table_filter(self) -> TableFilter | None:
         """Of the newest session of the source, or of the first of several; None before there was one."""
-        return self._first.table_filter
+        return self.first.table_filter
 
     @property
-    def quarantined(self) -> dict[str, str]:
-        """Why some tables stand still, by title; until all of their rows have landed again."""
-        if self._stopped:
-            self._stopped = stopped(self.snapshots.ledger())
-        return self._stopped
-
-    @property
-    def has_pending_quarantine(self) -> bool:
-        """Tables are left out of which the log does not say so yet."""
-        return bool(self._pending_quarantines)
-
-    def quarantine_table(self, error: TableError, session: Session | SessionGroup) -> None:
-        """Between sessions: leave a table out from here on, and say so as soon as that may be."""
-        collectors = [one.collector for one in session.members if one.collector is not None]
-        if any(collector.assembler.is_comparing for collector in collectors):
-            self._pending_quarantines[table_title(error.namespace, error.name)] = error
-        else:
-            quarantine.record(self._config, self, error)
+    def quarantined(self) -> Mapping[str, str]:
+        """Why some tables stand still, by title."""
+        return self.quarantines.stopped
 
     def ledger_of(self, name: str) -> dict[str, Json]:
         """The ledger of a source, with tables that are left out and not yet written down there."""
-        pending = {
-            title: quarantine.ledger_record(error)
-            for title, error in self._pending_quarantines.items()
-        }
-        return {**self.runtimes[name].snapshots.ledger(), **pending}
-
-    def commit_quarantines(self, intake: Intake) -> None:
-        """Say of which tables nothing lands, before anything else does."""
-        for error in self._pending_quarantines.values():
-            quarantine.commit(self._config, self, intake, error)
-        if self._pending_quarantines:
-            self._stopped = stopped(self.snapshots.ledger())
-        self._pending_quarantines = {}
+        return {**self.runtimes[name].snapshots.ledger(), **self.quarantines.pending_records()}
 
     def read_again_n(self, source: str | None) -> int:
         """Up to which entry suspect tables of a source, or of all, were ordered and read again."""
@@ -414,12 +342,13 @@ class Pipeline:
 
         That gives None where a session ended before: what had arrived comes again.
         """
-        asked = []
-        for runtime in self.runtimes.values():
-            collector = None if runtime.session is None else runtime.session.collector
-            if collector is not None:
-                collector.end_entry()
-                asked.append((runtime, collector))
+        asked = [
+            (runtime, runtime.session.collector)
+            for runtime in self.runtimes.values()
+            if runtime.session is not None and runtime.session.collector is not None
+        ]
+        for _, collector in asked:
+            collector.end_entry()
 
         def has_landed() -> bool | None:
             for runtime, collector in asked:
@@ -431,15 +360,6 @@ class Pipeline:
             return True
 
         return has_landed
-
-    def change_decoders(self, count: int) -> None:
-        """Have the next session decode with so many, and begin it."""
-        self._first.decoder_count = count
-        self.restart_session()
-
-    def fail(self, error: BaseException) -> None:
-        """End the daemon for an error in another thread of the landing."""
-        self._on_error(error)
 
     @property
     def is_waiting_for_space(self) -> bool:
@@ -458,54 +378,23 @@ class Pipeline:
             runtime.streaming.fallback_count for runtime in self.runtimes.values()
         )
         counts["land_disk_full"] = float(self.is_waiting_for_space)
-        counts["land_free_bytes"], counts["land_min_free_bytes"] = self._reserve.measure()
-        held = None if self._housekeeper is None else self._housekeeper.held_bytes
-        if held is not None:
-            counts["land_virtual_slot_held_bytes"] = float(held)
-            limit = self._config.landing.max_slot_keep_size
-            if limit is not None:
-                counts["land_virtual_slot_limit_bytes"] = float(limit)
+        counts["land_free_bytes"], counts["land_min_free_bytes"] = self.reserve.measure()
+        if self._housekeeper is not None:
+            counts.update(self._housekeeper.values())
         if self.mirror is not None:
             counts.update(self.mirror.stats())
         if self.writer is not None:
-            counts["land_writer_lanes"] = float(self.writer.lane_count)
-            counts["land_encoded_seconds_total"] = self.writer.encoding.seconds
-            counts["land_synced_seconds_total"] = self.writer.syncing.seconds
-            counts["land_synced_beside_seconds_total"] = self.writer.syncing_beside.any_seconds
-            counts["land_published_seconds_total"] = self.writer.committing.seconds
-            counts["collect_blocked_seconds_total"] = self.writer.blocked_seconds
+            counts.update(writer_values(self.writer))
         return counts
-
-    def virtual_slots(self) -> list[dict[str, Any]]:  # Any: JSON
-        """The virtual slots of `gaussdecode serve`, as they are on disk."""
-        now, lags = time.monotonic(), self._lags
-        if lags is not None and now - self._slots_seen[0] > _SLOTS_SECONDS:
-            slots = read_slots(self._config.landing.root)
-            found = lags.look(slots)
-            self._slots_seen = (now, [slot_record(slot, found[slot.name]) for slot in slots])
-        return self._slots_seen[1]
 
     def histograms(self) -> dict[str, dict[Labels, Counted]]:
         """Durations of the landing, by metric without its prefix and by labels."""
-        if self.writer is None:
-            return {}
-        stages: dict[Labels, Counted] = {
-            (stage,): of.counted for stage, of in self.writer.durations.items()
-        }
-        return {
-            "land_commit_to_durable_seconds": {(): self.writer.latency.counted},
-            "daemon_stage_seconds": stages,
-        }
+        return {} if self.writer is None else writer_histograms(self.writer)
 
-    def _on_error(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
+        """End the daemon for an error in a thread of the landing; the first one counts."""
         if self._failure is None:
             self._failure = error
-
-    def _on_lanes(self, count: int) -> None:
-        _log.info(Event.LANES_ADDED, lanes=count)
-
-    def _on_wait(self, reason: str) -> None:
-        _log.warning(Event.DISK_FULL, reason=reason)
 
     def _on_fetching(self, what: str, done: int, total: int) -> None:
         """Recovery's thread: say how far it is, and end it when a stop is asked for."""
@@ -535,8 +424,7 @@ class Pipeline:
         self._note_spool_wait()
 
     def _note_spool_wait(self) -> None:
-        waits = (runtime.spool_wait for runtime in self.runtimes.values())
-        wait = next((one for one in waits if one is not None), None)
+        wait = next(filter(None, (of.spool_wait for of in self.runtimes.values())), None)
         if wait is not None and wait != self._spool_wait:
             _log.error(Event.SPOOL_FULL, reason=wait)
         self._spool_wait = wait
@@ -557,31 +445,15 @@ class Pipeline:
             self.writer.discard()  # what the session before could not commit comes again
         self._intake = None
         if not self._config.cuts_together:
-            return self._first.make_session(self._should_stop, on_tick, on_streaming)
-        names = tuple(self.runtimes)
-        self.barrier = barrier = EntryBarrier(
-            names, lambda request: self.intake().commit(request), self._config.reorderbuffer_bytes
+            return self.first.make_session(self.should_stop, on_tick, on_streaming)
+        self.barrier = EntryBarrier(
+            tuple(self.runtimes),
+            lambda request: self.intake().commit(request),
+            self._config.reorderbuffer_bytes,
         )
-
-        def make(name: str, should_stop: Callable[[], bool], told: Callable[[], None]) -> Session:
-            return self.runtimes[name].make_session(should_stop, lambda: None, told)
-
-        def marks(on_error: Callable[[BaseException], None]) -> Marks:
-            from gaussdecode.daemon.csn_marks import (
-                Marking,  # what few landings need, at their start
-            )
-
-            members = {name: runtime.config for name, runtime in self.runtimes.items()}
-            return Marking(barrier, members, on_error)
-
-        return SessionGroup(
-            make,
-            names,
-            marks if self._config.lands_by_csn else None,
-            self._should_stop,
-            on_tick,
-            on_streaming,
-            barrier.end,
+        by_csn = self._config.lands_by_csn
+        return group_of(
+            self.runtimes, self.barrier, self.should_stop, on_tick, on_streaming, is_by_csn=by_csn
         )
 
     def session_ended(self, error: GaussDecodeError | None) -> None:
@@ -606,12 +478,8 @@ class Pipeline:
                     list_tables = functools.partial(published_oids, runtime.config)
                     note_beginning(runtime.snapshots, runtime.config, list_tables, is_new=is_new)
             runtime = self.runtimes[name]
-            self._stopped = stopped(self.snapshots.ledger())
+            self.quarantines.look()
             return TableFilter(runtime.snapshots, runtime.config, self.ledger_of(name))
-
-    def see_role(self, *, is_standby: bool | None) -> None:
-        """Begin anew when the standby that is read was promoted, before its WAL goes far."""
-        self._first.see_role(is_standby=is_standby)
 
     def landed_ns(self) -> int:
         """Monotonic time at which the writer last moved."""
@@ -619,11 +487,7 @@ class Pipeline:
 
     def must_not_wait(self) -> bool:
         """Whether a wait is to end."""
-        return self._failure is not None or self._is_leaving or self._should_stop()
-
-    def should_stop(self) -> bool:
-        """Whether the sessions are to end."""
-        return self._should_stop()
+        return self._failure is not None or self._is_leaving or self.should_stop()
 
     def drain(self, seconds: float) -> bool:
         """Wait for the writer to commit all it was given; True when it has."""
@@ -631,72 +495,3 @@ class Pipeline:
         is_done = self.writer.drain(seconds)
         self.check()
         return is_done
-
-
-def _left_to_first(config: Config) -> WhiteList | None:
-    """Tables that are taken from the first source only; None where none are."""
-    listed = table_pairs(config.landing.replicated_tables)
-    return WhiteList(listed) if listed else None
-
-
-def reserve_of(config: Config) -> Reserve:
-    """Space that the landing keeps free on its file system."""
-    return Reserve(config.landing.root, config.landing.min_free_bytes)
-
-
-def _no_landing(config: Config) -> str:
-    """Say that there is nothing to go on with, and what begins it."""
-    root = config.landing.root
-    found = "holds no landing" if root.is_dir() else "does not exist"
-    return (
-        f"{config.path.name}: landing.root: {root} {found}. If it is on a file system that is not mounted, "
-        f"mount it. To begin a landing there: gaussdecode slot create {config.path}, or, for a slot that "
-        f"exists, gaussdecode slot adopt {config.path}"
-    )
-
-
-def begin_from_mirror(
-    config: Config, space: SpaceWait | None = None, told: Told = lambda *_: None
-) -> dict[str, SourceIdentity]:
-    """Fetch the landing that a mirror holds into an empty root; gives whose it is, if any.
-
-    Args:
-        config: configuration with a mirror.
-        space: waits for room on the disk.
-        told: how far it is.
-
-    Raises:
-        GaussDecodeError: it is damaged, or the store does not do it.
-    """
-    root = config.landing.root
-    store = open_store(config.mirror)
-    layout = find_layout(store)
-    if layout is None:
-        return {}
-    if set(config.members) != set(layout.sources):
-        raise ConfigError(
-            f"{config.path.name}: landing.mirror.url: {store.url} holds the landing of slot "
-            f"{', '.join(layout.sources)}, not of {', '.join(config.members)}; correct one of them"
-        )
-    make_root(root)
-    files = Files(root)
-    try:
-        files.check_root()
-        files.lock()
-        last = restore(Disk(files, space or SpaceWait(), secrets.token_hex(8)), store, told)
-    finally:
-        files.close()
-    _log.warning(Event.MIRROR_FETCHED, url=config.mirror.url, entry=last)
-    return _kept_identities(root)
-
-
-def _kept_identities(root: Path) -> dict[str, SourceIdentity]:
-    """Whose landing is at `root`, by name; nobody's where there is none yet."""
-    if not root.is_dir():
-        return {}
-    files = Files(root)
-    try:
-        layout = read_layout(Disk(files, SpaceWait(), "look"))
-    finally:
-        files.close()
-    return {} if layout is None else dict(layout.sources)

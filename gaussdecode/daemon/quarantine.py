@@ -13,6 +13,9 @@ because the row may be of another history. This holds for the quarantine too: th
 session, and the entry follows the comparison.
 """
 
+from collections.abc import Mapping, Sequence
+
+from gaussdecode.daemon.session import Session
 from gaussdecode.errors import TableError
 from gaussdecode.land.entry_steps import Draft
 from gaussdecode.land.failpoints import SnapshotStep
@@ -26,7 +29,7 @@ from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.quarantine import Quarantine
 from gaussdecode.model.title import table_title
 from gaussdecode.settings.sections import Config
-from gaussdecode.snapshot.choice import QUARANTINED
+from gaussdecode.snapshot.choice import QUARANTINED, stopped
 from gaussdecode.snapshot.item import Landing
 
 _log = get_logger("daemon")
@@ -63,40 +66,91 @@ def ledger_record(error: TableError) -> Record:
     return {"state": QUARANTINED, "oid": error.oid, "reason": reason, WHY_STOPPED: reason}
 
 
-def record(config: Config, context: Landing, error: TableError) -> None:
-    """Between sessions, say in the commit log that a table stops here, then leave it out."""
-    writer = context.writer
-    assert writer is not None
-    writer.discard()  # what was asked for before the error still lands, and moves the position
-    commit(config, context, writer.begin(), error)
+class Quarantines:
+    """Tables that stand still: those that log and ledger name, and those that they do not name yet.
 
+    Args:
+        config: checked.
+        context: the landing.
+    """
 
-def commit(config: Config, context: Landing, intake: Intake, error: TableError) -> None:
-    """Say it after all that was committed; durable on return."""
-    log, store = context.log, context.snapshots
-    assert log is not None
-    assert log.position is not None
-    found = Quarantine(
-        table_directory(error.namespace, error.name),
-        error.namespace,
-        error.name,
-        error.oid,
-        Lsn(log.position.lsn),
-        error.reason,
-    )
-    draft = Draft(kind=EntryKind.QUARANTINE, extra=found.to_extra())
-    entry = intake.insert(draft, context.snapshot_landed)
-    store.reach(SnapshotStep.QUARANTINE_COMMITTED)
-    request = store.ledger().get(found.title, {}).get("request")  # what led here, and has failed
-    here = TableError(error.namespace, error.name, error.oid, found.from_lsn, error.reason)
-    store.note({found.title: {**ledger_record(here), "request": request}})
-    store.reach(SnapshotStep.TABLE_QUARANTINED)
-    command = f"gaussdecode snapshot {config.path} --table {found.title!r}"
-    _log.error(
-        Event.TABLE_QUARANTINED,
-        table=found.title,
-        entry=entry.n,
-        from_lsn=str(found.from_lsn),
-        reason=error.reason,
-        land_it=command,
-    )
+    def __init__(self, config: Config, context: Landing) -> None:
+        self._config = config
+        self._context = context
+        self._stopped: dict[str, str] = {}
+        self._pending: dict[str, TableError] = {}
+
+    def look(self) -> None:
+        """Read the ledger."""
+        self._stopped = stopped(self._context.snapshots.ledger())
+
+    @property
+    def stopped(self) -> Mapping[str, str]:
+        """Why tables that the ledger names stand still, by title; until all of their rows have landed again."""
+        if self._stopped:
+            self.look()
+        return self._stopped
+
+    @property
+    def has_any(self) -> bool:
+        """Whether tables stand still."""
+        return bool(self.stopped or self._pending)
+
+    def pending_records(self) -> dict[str, Record]:
+        """Records for the ledger of tables that it does not name yet, by title."""
+        return {title: ledger_record(error) for title, error in self._pending.items()}
+
+    def add(self, error: TableError, members: Sequence[Session]) -> None:
+        """Between sessions: leave a table out from here on, and say so in the log as soon as that may be.
+
+        Args:
+            error: why.
+            members: the sessions that have ended.
+        """
+        collectors = [one.collector for one in members if one.collector is not None]
+        if any(collector.assembler.is_comparing for collector in collectors):
+            self._pending[table_title(error.namespace, error.name)] = error
+            return
+        writer = self._context.writer
+        assert writer is not None
+        writer.discard()  # what was asked for before the error still lands, and moves the position
+        self._commit(writer.begin(), error)
+
+    def commit(self, intake: Intake) -> None:
+        """Say in the log which tables are left out, before anything else lands."""
+        for error in self._pending.values():
+            self._commit(intake, error)
+        if self._pending:
+            self.look()
+        self._pending = {}
+
+    def _commit(self, intake: Intake, error: TableError) -> None:
+        """Say it after all that was committed; durable on return."""
+        log, store = self._context.log, self._context.snapshots
+        assert log is not None
+        assert log.position is not None
+        found = Quarantine(
+            table_directory(error.namespace, error.name),
+            error.namespace,
+            error.name,
+            error.oid,
+            Lsn(log.position.lsn),
+            error.reason,
+        )
+        draft = Draft(kind=EntryKind.QUARANTINE, extra=found.to_extra())
+        entry = intake.insert(draft, self._context.snapshot_landed)
+        store.reach(SnapshotStep.QUARANTINE_COMMITTED)
+        request = (
+            store.ledger().get(found.title, {}).get("request")
+        )  # what led here, and has failed
+        here = TableError(error.namespace, error.name, error.oid, found.from_lsn, error.reason)
+        store.note({found.title: {**ledger_record(here), "request": request}})
+        store.reach(SnapshotStep.TABLE_QUARANTINED)
+        _log.error(
+            Event.TABLE_QUARANTINED,
+            table=found.title,
+            entry=entry.n,
+            from_lsn=str(found.from_lsn),
+            reason=error.reason,
+            land_it=f"gaussdecode snapshot {self._config.path} --table {found.title!r}",
+        )

@@ -12,24 +12,10 @@ exits, the collector and progress. A session ends in one of three ways:
 
 Only the log passes from one session to the next. Before anything else is given up, the collector is
 revoked: whatever its thread still does, however late, is refused (`land.writer_state`,
-`collect.snapshot_gate`).
-
-A session's life, by event::
-
-                spawn       connected  collected  stopped  drained  fail    close
-    new         connecting  -          -          -        -        failed  closed
-    connecting  -           streaming  -          leaving  -        failed  closed
-    streaming   -           -          draining   -        -        failed  closed
-    draining    -           -          -          -        leaving  failed  closed
-    leaving     -           leaving    -          -        -        failed  closed
-    failed      -           failed     failed     failed   -        failed  closed
-    closed      -           -          -          -        -        closed  closed
-
-A reader that connects after the session has failed, or was stopped, is not answered.
+`collect.snapshot_gate`). `session_life` has the states of a session.
 """
 
 import dataclasses
-import enum
 import os
 import selectors
 import threading
@@ -40,6 +26,7 @@ from typing import Any, Final, NoReturn
 from gaussdecode import limits
 from gaussdecode.automaton import Automaton
 from gaussdecode.collect.collector import Collector
+from gaussdecode.daemon.session_life import LIFE, Life, Turn
 from gaussdecode.errors import (
     ChildError,
     GaussDecodeError,
@@ -57,50 +44,10 @@ from gaussdecode.model.lsn import Lsn
 
 POLL_SECONDS: Final = 0.2
 LEAVE_SECONDS: Final = 10.0  # for the last status to reach the server
-# What libpq, its authentication methods and psycopg read.
 _log = get_logger("daemon")
 
 Facts = Mapping[str, Any]  # Any: JSON of the reader's report
 Confirm = Callable[[SourcePosition], object]
-
-
-class Life(enum.Enum):
-    """Of a session."""
-
-    NEW = "new"
-    CONNECTING = "connecting"
-    STREAMING = "streaming"
-    DRAINING = "draining"
-    LEAVING = "leaving"
-    FAILED = "failed"
-    CLOSED = "closed"
-
-
-class Turn(enum.Enum):
-    """In a session's life."""
-
-    SPAWN = "spawn"
-    CONNECTED = "connected"
-    COLLECTED = "collected"
-    STOPPED = "stopped"
-    DRAINED = "drained"
-    FAIL = "fail"
-    CLOSE = "close"
-
-
-_ANY_TIME: Final = {Turn.FAIL: Life.FAILED, Turn.CLOSE: Life.CLOSED}
-LIFE: Final[Mapping[Life, Mapping[Turn, Life]]] = {
-    Life.NEW: {Turn.SPAWN: Life.CONNECTING, **_ANY_TIME},
-    Life.CONNECTING: {Turn.CONNECTED: Life.STREAMING, Turn.STOPPED: Life.LEAVING, **_ANY_TIME},
-    Life.STREAMING: {Turn.COLLECTED: Life.DRAINING, **_ANY_TIME},
-    Life.DRAINING: {Turn.DRAINED: Life.LEAVING, **_ANY_TIME},
-    Life.LEAVING: {Turn.CONNECTED: Life.LEAVING, **_ANY_TIME},
-    Life.FAILED: {
-        **dict.fromkeys((Turn.CONNECTED, Turn.COLLECTED, Turn.STOPPED), Life.FAILED),
-        **_ANY_TIME,
-    },
-    Life.CLOSED: {Turn.FAIL: Life.CLOSED, Turn.CLOSE: Life.CLOSED},
-}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeGuard
 
+from gaussdecode.collect.entry_barrier import EntryBarrier
 from gaussdecode.daemon.session import POLL_SECONDS, Session
+from gaussdecode.daemon.source_runtime import SourceRuntime
 from gaussdecode.errors import (
     AccountError,
     GaussDecodeError,
@@ -216,3 +218,38 @@ class SessionGroup:
 
 def _is_of_source(error: BaseException) -> TypeGuard[GaussDecodeError]:
     return isinstance(error, GaussDecodeError) and not isinstance(error, _OF_THE_LANDING)
+
+
+def group_of(
+    runtimes: Mapping[str, SourceRuntime],
+    barrier: EntryBarrier,
+    should_stop: Callable[[], bool],
+    on_tick: Callable[[], None],
+    on_streaming: Callable[[], None],
+    *,
+    is_by_csn: bool,
+) -> SessionGroup:
+    """Make a session of each source.
+
+    Args:
+        runtimes: sources by name.
+        barrier: cuts their entries.
+        should_stop: see `SessionGroup`, as for the next two.
+        on_tick: see there.
+        on_streaming: see there.
+        is_by_csn: the landing is in the order of CSNs.
+    """
+
+    def make(name: str, must_end: Callable[[], bool], told: Callable[[], None]) -> Session:
+        return runtimes[name].make_session(must_end, lambda: None, told)
+
+    def marks(on_error: Callable[[BaseException], None]) -> Marks:
+        from gaussdecode.daemon.csn_marks import Marking  # what few landings need, at their start
+
+        members = {name: runtime.config for name, runtime in runtimes.items()}
+        return Marking(barrier, members, on_error)
+
+    made = marks if is_by_csn else None
+    return SessionGroup(
+        make, tuple(runtimes), made, should_stop, on_tick, on_streaming, barrier.end
+    )

@@ -10,17 +10,15 @@ proof, and the log is refused as before.
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from gaussdecode.collect.collector import Collector
-from gaussdecode.collect.entry_barrier import EntryBarrier
 from gaussdecode.collect.snapshot_gate import Gate
-from gaussdecode.collect.spool import Spool
 from gaussdecode.collect.suspects import STOPPED
 from gaussdecode.collect.tables import Tables
 from gaussdecode.daemon.catalogwatch import CatalogWatch
-from gaussdecode.daemon.fingerprints import former_name_change, suspect
 from gaussdecode.daemon.position import landing_position
+from gaussdecode.daemon.renewal import Renewal
 from gaussdecode.daemon.session import Confirm, Session, SessionSettings
 from gaussdecode.daemon.session_start import (
     Confirming,
@@ -30,9 +28,9 @@ from gaussdecode.daemon.session_start import (
     is_unused,
     prepared_of,
 )
+from gaussdecode.daemon.shared import Shared
 from gaussdecode.daemon.streaming import Streaming
 from gaussdecode.errors import ConfigError, GaussDecodeError, SuspectError
-from gaussdecode.ipc.process import Prepared
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.layout import HIDES_TRUNCATE
 from gaussdecode.land.names import SPOOL, table_directory
@@ -71,65 +69,6 @@ _HIDDEN_ADVICE: Final = (
 _NOT_LISTED: Final = "published, but not on decoding.white-table-list: none of their changes land"
 _NOT_PUBLISHED: Final = "on decoding.white-table-list, but no configured publication has them"
 _log = get_logger("daemon")
-
-
-class Shared(Protocol):
-    """The parts that all sources of a landing share: the pipeline."""
-
-    prepared: Prepared
-    log: CommitLog | None
-    snapshots: SnapshotStore
-    barrier: EntryBarrier | None
-
-    @property
-    def quarantined(self) -> Mapping[str, str]:
-        """Why some tables stand still, by title."""
-
-    @property
-    def has_pending_quarantine(self) -> bool:
-        """Tables are left out of which the log does not say so yet."""
-
-    def take_place(self, name: str, place: Place) -> None:
-        """Know where a source is, and refuse two at one place."""
-
-    def open_log(self, name: str, identity: SourceIdentity) -> CommitLog:
-        """The log; made when nobody has yet."""
-
-    def intake(self) -> Intake:
-        """Of the sessions that run now."""
-
-    def choose_tables(self, name: str, *, is_new: bool) -> TableFilter:
-        """Decide which tables of a source land."""
-
-    def ledger_of(self, name: str) -> dict[str, Json]:
-        """The ledger of a source, with tables that are left out and not yet written down there."""
-
-    def commit_quarantines(self, intake: Intake) -> None:
-        """Say of which tables nothing lands, before anything else does."""
-
-    def reached(self, name: str) -> SourcePosition | None:
-        """Position up to which the landed changes of a source may be confirmed."""
-
-    def spool(self) -> Spool:
-        """Room on the landing's disk for what memory may not hold."""
-
-    def drain(self, seconds: float) -> bool:
-        """Wait for the writer to commit all it was given."""
-
-    def landed_ns(self) -> int:
-        """Monotonic time at which the writer last moved."""
-
-    def must_not_wait(self) -> bool:
-        """Whether a wait is to end."""
-
-    def should_stop(self) -> bool:
-        """Whether the sessions are to end."""
-
-    def is_paused(self) -> bool:
-        """Whether collecting is to pause."""
-
-    def restart_session(self) -> None:
-        """Have the sessions end in order and others begin."""
 
 
 class SourceRuntime:
@@ -173,9 +112,7 @@ class SourceRuntime:
         self.confirming: Confirming | None = None
         self._catalog = lookup_of(config)
         self._area = area_of(config)
-        # Tables of which rows may come under a former name, since where and until where.
-        self._stale: dict[str, tuple[int, int]] = {}
-        self._is_renewing = False  # the connection, for that
+        self._renewal = Renewal()
         self._area_failure = ""  # that was said
         source = config.source
         self.decoder_count = config.decoding.parallel_decode_num
@@ -308,13 +245,13 @@ class SourceRuntime:
         def go_on() -> None:
             if has_forked and not self._is_one_of_several:
                 self._note_fork(known, intake, position)
-            shared.commit_quarantines(intake)
+            shared.quarantines.commit(intake)
             confirming.begin()
 
         settings = dataclasses.replace(
             collector_settings(
                 self._config,
-                has_stopped=bool(shared.quarantined or shared.has_pending_quarantine),
+                has_stopped=shared.quarantines.has_any,
                 is_streamed=self.streaming.mode != NOT_STREAMED,
             ),
             first_csn=self._first_csn,
@@ -477,22 +414,12 @@ class SourceRuntime:
             self._lands,
             table_filter.leaves_out,
             lambda directory: directory in log.schemas_of(self.name),
-            self._renew_after,
+            self._renewal.ask,
         )
-
-    def _renew_after(self, titles: frozenset[str], lsn: int) -> None:
-        """Have another connection begin behind a position: rows of these tables may come under a former name."""
-        for title in titles:
-            since, _ = self._stale.get(title, (lsn, lsn))
-            self._stale[title] = since, lsn
 
     def renew_if_due(self) -> None:
         """Have another connection begin, once everything has landed that the commands left behind."""
-        if not self._stale or self._is_renewing:
-            return
-        if (self.durable_lsn or 0) >= max(until for _, until in self._stale.values()):
-            self._is_renewing = True
-            _log.warning(Event.CONNECTION_RENEWED, tables=", ".join(sorted(self._stale)))
+        if self._renewal.begin_if_due(self.durable_lsn or 0):
             self._shared.restart_session()
 
     def _lands(self, schema: str, name: str) -> bool:
@@ -503,13 +430,7 @@ class SourceRuntime:
     def _compare_catalog(self, watch: CatalogWatch, known: SourcePosition, intake: Intake) -> None:
         """See that tables and publications are those that the landing goes by; else say so first."""
         found = watch.begin(known.lsn)
-        if self._is_renewing:
-            self._is_renewing = False
-            over = {title: of for title, of in self._stale.items() if of[1] <= known.lsn}
-            self._stale = {title: of for title, of in self._stale.items() if title not in over}
-            if over:
-                changes = dict.fromkeys(over, former_name_change())
-                found.append(suspect(changes, min(since for since, _ in over.values()), known.lsn))
+        found += self._renewal.end(known.lsn)
         for extra in found:
             if self._config.landing.on_suspect == "stop":
                 raise SuspectError(f"{extra['text']}. {STOPPED}")

@@ -1,13 +1,10 @@
 """Run sessions one after the other, until a stop is asked for or trying again is useless.
 
-A session that ends in an error that may pass (the source is away) is followed by another one. The wait
-doubles each time, with jitter, and begins anew once a session has lasted. A log-in that the server refuses
-may pass as well, where it was let in before: a password or a certificate is changed on both sides, one
-after the other. The waits are longer then, and end when the password or a file of the certificate is
-changed. A GaussDB locks an account after ten wrong passwords: there a wrong one waits for that change
-alone, and nobody else asks the server meanwhile: the guard rests, and snapshots need a session. Any
-other error ends the daemon with the exit status of the error, and systemd acts on it. This includes a dead
-process of the pipeline, so that no half-running daemon remains.
+A session that ends in an error that may pass (the source is away) is followed by another one, after a wait
+(`retry`). A log-in that the server refuses may pass as well, where it was let in before: a password or a
+certificate is changed on both sides, one after the other. Nobody else asks the server meanwhile: the guard
+rests, and snapshots need a session. Any other error ends the daemon with the exit status of the error, and
+systemd acts on it. This includes a dead process of the pipeline, so that no half-running daemon remains.
 
 States, for `status` and systemd: starting, connecting, streaming, retrying, refused, stopping.
 Refused is short: a loss is shown to the next scrape before the daemon ends of it.
@@ -21,14 +18,11 @@ begins with it, the same is done with the former one.
 """
 
 import dataclasses
-import math
-import random
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
-from pkgutil import resolve_name
+from collections.abc import Callable
 from types import FrameType
 from typing import Final
 
@@ -36,21 +30,21 @@ from gaussdecode import logs
 from gaussdecode.daemon import lost_slot, quarantine
 from gaussdecode.daemon.acts import Acts
 from gaussdecode.daemon.control import Act, ActQueue, ControlSocket
-from gaussdecode.daemon.decoders import Choice, Seen
-from gaussdecode.daemon.guard import Guard, Look
-from gaussdecode.daemon.httpacts import HttpActs
+from gaussdecode.daemon.decoder_change import change_decoders
+from gaussdecode.daemon.decoders import Choice
+from gaussdecode.daemon.guard import Guard, Look, probe_of
 from gaussdecode.daemon.idle import Idle
+from gaussdecode.daemon.monitoring import Monitoring
 from gaussdecode.daemon.notify import Notifier
-from gaussdecode.daemon.pipeline import Pipeline, reserve_of
+from gaussdecode.daemon.pipeline import Pipeline
+from gaussdecode.daemon.retry import Backoff, Retry
 from gaussdecode.daemon.serving import Serving, Task
 from gaussdecode.daemon.session import POLL_SECONDS, Session
 from gaussdecode.daemon.session_group import SessionGroup
 from gaussdecode.daemon.snapshots import Snapshots
 from gaussdecode.daemon.status.facts import DaemonFacts, Running, Standing
 from gaussdecode.daemon.status.http import MonitoringServer
-from gaussdecode.daemon.status.page import render_page
 from gaussdecode.daemon.status.reading import Readings
-from gaussdecode.daemon.status.tls import PortTls
 from gaussdecode.daemon.summary import Summary
 from gaussdecode.daemon.troublehook import Told, TroubleHook
 from gaussdecode.errors import (
@@ -65,88 +59,20 @@ from gaussdecode.errors import (
     error_text,
 )
 from gaussdecode.host.cores import Cores
-from gaussdecode.ipc.control import Word
+from gaussdecode.host.process_memory import process_memory_bytes
 from gaussdecode.ipc.process import Prepared
 from gaussdecode.logs import Event, get_logger
-from gaussdecode.metrics.exposition import Exposition
-from gaussdecode.settings.load import process_memory_bytes
 from gaussdecode.settings.rules import SourceKind
-from gaussdecode.settings.sections import Config, PortFiles
-from gaussdecode.source.address import SourceAddress, credentials, source_address
-from gaussdecode.source.probe import SlotProbe, WorstProbe
-from gaussdecode.source.sqlstate import WRONG_PASSWORD
+from gaussdecode.settings.sections import Config
 
-_LASTED_SECONDS: Final = 60.0  # arbitrary: a session this long was a good one
 _START_SECONDS: Final = 600.0  # recovery may read every byte of one entry
 _EXTEND_SECONDS: Final = 30.0  # between two words to systemd that the start goes on
-_LOGIN_FACTOR: Final = 5.0  # longer waits where the log-in is refused; arbitrary
-_COMMAND_SECONDS: Final = 10.0  # between two runs of source.password-command; arbitrary
-_LOGIN_CHANGED: Final = (
-    "tried again at once when the password file, the output of the password command or a file of the "
-    "certificate has changed; a systemd credential is read at the start of the unit only: restart it after a change"
-)
-_READ_ON_THE_WAY: Final = (
-    "monitoring.control-token-file with monitoring.allow-remote: there is no TLS, and the token can be "
-    "read on the way; set monitoring.tls-certificate-file and tls-key-file, or listen on the loopback interface"
-)
 _NO_ROOM: Final = "the landing's disk is full: recovery waits for space"
 _ENDED_BY_STOP: Final = (DiskStillFullError, StoppedError)
 _SCRAPE_SECONDS: Final = 75.0  # an interval of a minute is the longest that is usual
 _ANSWER_SECONDS: Final = 1.0  # for the answer to a scrape to leave
-_SERVE_FIRST, _SERVE_LONGEST = (
-    1.0,
-    60.0,
-)  # seconds before the server for clients is started again; arbitrary
-_PROBES: Final = {
-    SourceKind.POSTGRESQL: "gaussdecode.source.postgresql.probe:PostgresProbe",
-    SourceKind.GAUSSDB: "gaussdecode.source.gaussdb.probe:GaussProbe",
-}
-"""Only the one that is used is imported: a start is no slower for the other."""
-
+_SERVE_AGAIN: Final = (1.0, 60.0)  # seconds before the server for clients starts again; arbitrary
 _log = get_logger("daemon")
-
-
-class Backoff:
-    """How long to wait before the next attempt.
-
-    Args:
-        first: seconds before the first new attempt; doubles each time.
-        longest: seconds at most.
-        jitter: gives a factor between 0.5 and 1, so that many daemons do not come at once.
-    """
-
-    def __init__(
-        self,
-        first: float,
-        longest: float,
-        jitter: Callable[[], float] = lambda: random.uniform(0.5, 1.0),
-    ) -> None:
-        self._first = first
-        self._longest = longest
-        self._jitter = jitter
-        self._next = first
-
-    def next_wait(self, lasted: float) -> float:
-        """Seconds to wait after a session that lasted so many seconds."""
-        if lasted >= _LASTED_SECONDS:
-            self._next = self._first
-        wait = self._next
-        self._next = min(2 * wait, self._longest)
-        return wait * self._jitter()
-
-
-def _probe(config: Config) -> SlotProbe | None:
-    """The probe of the slot; a recording has none."""
-    if config.source.kind is SourceKind.CAPTURE:
-        return None
-    make: Callable[[SourceAddress, str], SlotProbe] = resolve_name(_PROBES[config.source.kind])
-    probes = {name: make(source_address(of), of.slot) for name, of in config.members.items()}
-    return WorstProbe(probes) if config.is_several else probes[config.slot]
-
-
-def _choice(config: Config) -> Choice | None:
-    """Who decides how many decoders there are, where that is left to the daemon."""
-    return Choice(config.decoding.most_decoders) if config.changes_decoders else None
 
 
 class Supervisor:
@@ -171,7 +97,7 @@ class Supervisor:
         self._is_reload_asked = False
         self._is_at_terminal = sys.stdin is not None and sys.stdin.isatty()
         self._facts = DaemonFacts.of(config)
-        self._tls: dict[PortFiles, PortTls] = {}
+        self._monitoring = Monitoring(self._running, self._acts, self._queue)
         self._use(config)
         self._pipeline: Pipeline | None = None
         self._readings: Readings | None = None
@@ -184,15 +110,11 @@ class Supervisor:
 
     def _use(self, config: Config) -> None:
         """Take what follows from a configuration alone."""
-        source = config.source
         self._config = config
         started = self._facts.started_time
         self._facts = dataclasses.replace(DaemonFacts.of(config), started_time=started)
-        self._backoff = Backoff(source.retry_first, source.retry_max)
-        self._login_backoff = Backoff(
-            _LOGIN_FACTOR * source.retry_first, _LOGIN_FACTOR * source.retry_max
-        )
-        self._choice = _choice(config)
+        self._retry = Retry(config)
+        self._choice = Choice(config.decoding.most_decoders) if config.changes_decoders else None
 
     def run(self) -> None:
         """Recover the landing, then stream until stopped; with each configuration that is reloaded.
@@ -234,10 +156,10 @@ class Supervisor:
             self._acts.is_paused,
         ) as pipeline:
             self._pipeline = pipeline
-            self._running.virtual_slots = pipeline.virtual_slots
+            self._running.virtual_slots = pipeline.virtual_slots.records
             self._readings = readings = Readings(self._facts, self._running, pipeline)
             self._summary = summary = Summary(pipeline.landed, time.monotonic())
-            server = self._serve(readings)
+            server = self._monitoring.open(self._config, readings, self._is_alive)
             hook = TroubleHook(
                 self._config.notify, self._config.slot, readings.troubles, self._told
             )
@@ -292,7 +214,7 @@ class Supervisor:
         """Stream into a landing that is recovered, until stopped."""
         if self._control is None:  # a reload keeps it: who asks meanwhile is told to ask again
             self._control = ControlSocket(self._config.landing.root, self._queue.ask)
-        guard = self._start_guard(readings)
+        guard = self._start_guard(pipeline, readings)
         snapshots = self._start_snapshots(pipeline)
         serving = self._start_serving()
         self._notifier.ready("landing recovered")
@@ -342,14 +264,9 @@ class Supervisor:
         """No more sessions with this configuration."""
         return self._stop.is_set() or self._acts.next is not None
 
-    def _start_guard(self, readings: Readings) -> Guard:
-        config = self._config
-        guard = Guard(
-            config.guard,
-            _probe(config),
-            reserve_of(config).measure,
-            readings.keep,
-        )
+    def _start_guard(self, pipeline: Pipeline, readings: Readings) -> Guard:
+        config, measure = self._config, pipeline.reserve.measure
+        guard = Guard(config.guard, probe_of(config), measure, readings.keep)
         self._running.guard = guard
         guard.start()
         return guard
@@ -358,7 +275,7 @@ class Supervisor:
         """Start the server for clients of the landing, where it is to run in the daemon."""
         if not self._config.serve.in_daemon:
             return None
-        again = Backoff(_SERVE_FIRST, _SERVE_LONGEST)
+        again = Backoff(*_SERVE_AGAIN)
         serving = self._running.serving = Serving(Task.of(self._config), again.next_wait)
         serving.start()
         return serving
@@ -387,40 +304,6 @@ class Supervisor:
         snapshots.start()
         return snapshots
 
-    def _serve(self, readings: Readings) -> MonitoringServer:
-        exposition = Exposition(self._config.slot, readings.metrics)
-        tls = self._port_tls()
-        self._acts.reread_certificate = None if tls is None else tls.reread
-        self._running.port_end = None if tls is None else lambda: tls.end
-        server = MonitoringServer(
-            self._config.monitoring.listen,
-            render_metrics=exposition.render,
-            take_status=readings.status,
-            is_alive=self._is_alive,
-            readiness=readings.readiness,
-            render_page=lambda certified: render_page(readings.picture(), certified),
-            act=self._posting(),
-            tls=None if tls is None else tls.context,
-        )
-        server.start()
-        _log.info(Event.HTTP_STARTED, address=str(server.address), is_tls=tls is not None)
-        return server
-
-    def _port_tls(self) -> PortTls | None:
-        """TLS of the port; after a reload that of before, which goes on where its files are bad by now."""
-        files = self._config.monitoring.tls_files
-        if files is not None and files not in self._tls:
-            self._tls[files] = PortTls(files)
-        return None if files is None else self._tls[files]
-
-    def _posting(self) -> HttpActs:
-        """Who answers acts over HTTP."""
-        monitoring = self._config.monitoring
-        is_readable = monitoring.allow_remote and monitoring.tls_files is None
-        if monitoring.control_token_file is not None and is_readable:
-            _log.warning(Event.CONFIG_WARNING, text=_READ_ON_THE_WAY)
-        return HttpActs(self._queue.ask, monitoring.control_token_file)
-
     # ---- sessions --------------------------------------------------------------------
 
     def _run_sessions(self, pipeline: Pipeline, readings: Readings) -> None:
@@ -428,14 +311,13 @@ class Supervisor:
             self._acts.is_hurried = False
             self._set_state("connecting", self._running.standing.reason)  # why it did not before
             self._running.sessions += 1
-            began = time.monotonic()
-            shown = self._credentials()
+            self._retry.begin()
             try:
                 session = pipeline.session(self._on_tick, self._on_streaming)
             except LoginRefusedError as refused:
                 if not self._was_let_in(pipeline):
                     raise
-                self._wait(refused, 0.0, shown)  # a file is being changed
+                self._wait(refused)  # a file is being changed
                 continue
             self._running.session = session
             if self._choice is not None:
@@ -459,13 +341,13 @@ class Supervisor:
             if isinstance(error, TableError | RowError) and pipeline.streaming.reason is not None:
                 continue  # the row is asked for once more, of a transaction that has committed
             if isinstance(error, TableError):
-                pipeline.quarantine_table(error, session)
+                pipeline.quarantines.add(error, session.members)
                 continue
             error = self._give_up(pipeline, error)
             if error is None and self._config.source.kind is SourceKind.CAPTURE:
                 return  # a recording ends
             if error is not None and not self._is_leaving():
-                self._wait(error, time.monotonic() - began, shown)
+                self._wait(error)
 
     def _run_one(
         self, pipeline: Pipeline, session: Session | SessionGroup
@@ -530,73 +412,20 @@ class Supervisor:
         """Whether the server has let us in before, now or in an earlier process."""
         return self._has_streamed or pipeline.landed.durable.entry > 0
 
-    def _wait(
-        self, error: GaussDecodeError, lasted: float, shown: Sequence[tuple[object, ...]]
-    ) -> None:
-        """Wait before the next session.
-
-        Args:
-            error: why the one before ended.
-            lasted: how long it took.
-            shown: the credentials that it began with.
-        """
+    def _wait(self, error: GaussDecodeError) -> None:
+        """Wait before the next session, after one that ended in an error."""
         if self._acts.has_failed(error):
             return  # nobody waits: the former configuration comes next
-        reason = error_text(error)
+        reason, guard = error_text(error), self._running.guard
         self._set_state("retrying", reason)
-        if isinstance(error, LoginRefusedError):
-            self._wait_for_login(error, reason, lasted, shown)
-            return
-        wait = self._backoff.next_wait(lasted)
-        _log.warning(Event.SESSION_RETRYING, reason=reason, wait_seconds=round(wait, 2))
-        self._pass_time(wait)
-
-    def _wait_for_login(
-        self,
-        error: LoginRefusedError,
-        reason: str,
-        lasted: float,
-        shown: Sequence[tuple[object, ...]],
-    ) -> None:
-        guard = self._running.guard
-        locks = self._config.source.kind is SourceKind.GAUSSDB
-        wait = self._login_backoff.next_wait(lasted)
-        if locks and error.sqlstate == WRONG_PASSWORD:
-            wait = math.inf
-        _log.error(
-            Event.SESSION_RETRYING,
-            reason=reason,
-            wait_seconds=None if wait == math.inf else round(wait, 2),
-            text=_LOGIN_CHANGED,
-        )
-        if guard is not None:
+        seconds, is_over = self._retry.wait_after(error)
+        if guard is not None and isinstance(error, LoginRefusedError):
             guard.login_refusal = reason
-        self._pass_time(wait, self._change_of(shown))
+        self._pass_time(seconds, is_over)
         if guard is not None:
             guard.login_refusal = None
 
-    def _change_of(self, shown: Sequence[tuple[object, ...]]) -> Callable[[], bool]:
-        """Whether a log-in would show something else now; a command is not run at each tick for it."""
-        looks = _COMMAND_SECONDS if self._config.source.password_command else 0.0
-        look_at = time.monotonic() + looks
-
-        def has_changed() -> bool:
-            nonlocal look_at
-            if time.monotonic() < look_at:
-                return False
-            changed = self._credentials() != shown
-            look_at = time.monotonic() + looks
-            return changed
-
-        return has_changed
-
-    def _credentials(self) -> list[tuple[object, ...]]:
-        """What the log-in at each server shows."""
-        if self._config.source.kind is SourceKind.CAPTURE:
-            return []
-        return [credentials(member) for member in self._config.members.values()]
-
-    def _pass_time(self, seconds: float, is_over: Callable[[], bool] = lambda: False) -> None:
+    def _pass_time(self, seconds: float, is_over: Callable[[], bool]) -> None:
         deadline = time.monotonic() + seconds
         while (
             not (self._is_leaving() or self._acts.is_hurried or is_over())
@@ -628,7 +457,7 @@ class Supervisor:
         self._idle.look(time.monotonic_ns(), self._pipeline.landed_ns())
         self._look_at_server(self._pipeline)
         if self._choice is not None and not self._should_end():
-            self._choose_decoders(self._pipeline, self._choice)
+            change_decoders(self._pipeline, self._running, self._choice, self._cores)
         self._acts.look(self._pipeline)
         if self._is_reload_asked and not self._is_at_terminal:
             self._is_reload_asked = False
@@ -643,44 +472,7 @@ class Supervisor:
             return
         if outlook.look is not self._looked_at:
             self._looked_at = outlook.look
-            pipeline.see_role(is_standby=outlook.look.slot.is_standby)
-
-    def _choose_decoders(self, pipeline: Pipeline, choice: Choice) -> None:
-        """Have another session begin where another number of decoders may be faster."""
-        session, before = self._running.session, choice.count
-        if session is None or not self._running.standing.is_streaming:
-            return
-        if pipeline.streaming.reason is not None:
-            return  # the one that takes what could not be streamed ends when that has landed
-        now = time.monotonic()
-        idle = self._cores.idle_seconds(now) if choice.is_due(now) else ()
-        if idle and choice.look(self._seen(session.lead, now, idle)):
-            _log.info(
-                Event.DECODERS_CHANGED,
-                before=before,
-                decoders=choice.count,
-                is_trial=choice.is_trying,
-                bytes_per_second={"before": choice.rate_before, "tried": choice.rate_tried},
-            )
-            self._running.decoder_changes += 1
-            pipeline.change_decoders(choice.count)
-
-    def _seen(self, session: Session, now: float, idle: tuple[float, ...]) -> Seen:
-        """The figures for the choice of decoders."""
-        words = session.control
-        decoders = [words.decoder_snapshot(index) for index in range(len(session.raw_rings))]
-        guard = self._running.guard
-        slot = None if guard is None or guard.outlook is None else guard.outlook.look.slot
-        return Seen(
-            at=now,
-            received_bytes=words.get(Word.RECEIVED_BYTES),
-            reader_busy=words.get(Word.BUSY_NS) / 1e9,
-            reader_stalled=words.get(Word.STALLED_NS) / 1e9,
-            decoders_busy=sum(one["busy_ns"] for one in decoders) / 1e9,
-            decoders_blocked=sum(one["waited_output_ns"] for one in decoders) / 1e9,
-            idle=idle,
-            reread_bytes=None if slot is None else slot.reread_bytes,
-        )
+            pipeline.first.see_role(is_standby=outlook.look.slot.is_standby)
 
     def _is_alive(self) -> bool:
         session = self._running.session

@@ -26,7 +26,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from gaussdecode.daemon.status.states import Severity, Trouble
+from gaussdecode.daemon.status.trouble import Severity, Trouble
 from gaussdecode.logs import Event, get_logger
 from gaussdecode.settings.sections import NotifyConfig
 

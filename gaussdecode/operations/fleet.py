@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from gaussdecode.daemon.status.fleet import Member, worst_first
-from gaussdecode.daemon.status.states import pasted
+from gaussdecode.daemon.status.seen import pasted
 from gaussdecode.errors import AccessError, ConfigError, SourceError
 from gaussdecode.operations.ask_daemon import OtherDaemonError, ask_status
 from gaussdecode.operations.unit import unit_of, unit_state

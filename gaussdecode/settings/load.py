@@ -10,16 +10,18 @@ import dataclasses
 import difflib
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from gaussdecode.errors import ConfigError
 from gaussdecode.host.access import refused
+from gaussdecode.host.process_memory import process_memory_bytes
 from gaussdecode.settings import rules as options
 from gaussdecode.settings.dsn import dsn_problems, gaussdb_dsn_problems, parameters_of
 from gaussdecode.settings.landing_sections import LandingConfig, MirrorConfig, SnapshotConfig
 from gaussdecode.settings.option import AUTO, Doer, SourceKind
+from gaussdecode.settings.section_checks import problems_of
 from gaussdecode.settings.sections import (
     Config,
     GuardConfig,
@@ -41,17 +43,7 @@ from gaussdecode.settings.source_sections import (
 from gaussdecode.settings.types import Patterns, Setting, ValueType
 from gaussdecode.settings.yamlfile import Entry, Section, YamlError, parse, plain_scalar
 
-LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
-_TLS_PAIRS: Final = (
-    ("tls-certificate-file", "tls-key-file"),
-    ("tls-key-file", "tls-certificate-file"),
-    ("tls-client-ca-file", "tls-certificate-file"),
-)
 _LEAST_MEMBERS: Final = 2
-_OF_THE_SYSTEM: Final = re.compile(
-    "/|/(bin|boot|dev|etc|home|lib|lib64|proc|root|run|sbin|sys|tmp|usr|var)|/(dev|proc|sys)/.*"
-    "|/usr/(bin|lib|local|share)|/var/(cache|lib|log|spool|tmp)"
-)
 _VARIABLE: Final = re.compile(r"\$?\$\{(?:([A-Za-z_][A-Za-z0-9_]*)\}|[^}]*\}?)")
 _MARK: Final = "\N{WHITE SQUARE}"  # for a variable, where its value does not matter
 _MEMBER_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,63}")
@@ -91,36 +83,6 @@ _TOP_KEYS: Final = (
     *("slot", "source", "sources", "decoding"),
     *(name for name in SECTIONS if name != "source" and "." not in name),
 )
-
-
-def process_memory_bytes(
-    groups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")
-) -> int | None:
-    """Memory this process may use: the machine's or its control groups', whichever is less.
-
-    Args:
-        groups: mount point of the control groups.
-        own: says in which of them this process is.
-    """
-    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
-    limits += [int(text) for text in _group_limits(groups, own) if text.isdigit()]
-    return min((limit for limit in limits if limit > 0), default=None)
-
-
-def _group_limits(groups: Path, own: Path) -> Iterator[str]:
-    """``memory.max`` of this process's control group and of all above it."""
-    path = _text(own).rpartition("::")[2].strip().strip("/")
-    place = groups / path
-    while place.is_relative_to(groups):
-        yield _text(place / "memory.max").strip()
-        place = place.parent
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="ascii")
-    except OSError:
-        return ""
 
 
 def load(path: Path | str, *, memory_bytes: int | None = None) -> Config:
@@ -195,11 +157,10 @@ class _Reader:
             self._check_gaussdb(fields["source"], given)
         if "sources" in tree:
             self._check_members(members, fields, given)
-        self._check_landing(fields["landing"], kind)
-        self._check_mirror(fields["landing.mirror"])
-        self._check_monitoring(fields["monitoring"])
-        self._check_guard(fields["guard"])
-        self._check_serve(fields["serve"], fields["monitoring"])
+        is_distributed = "sources" in tree and kind is SourceKind.GAUSSDB
+        mirror_keys = self._sub("landing.mirror").keys()
+        for path, text in problems_of(fields, mirror_keys, is_distributed=is_distributed):
+            self.complain(path, text)
         if self.problems or not isinstance(slot, str):
             return None
         if kind is SourceKind.GAUSSDB:
@@ -476,84 +437,6 @@ class _Reader:
             for name in _beyond_sql_decoding(given):
                 reason = "sql_decoding has no such option; use source.plugin mppdb_decoding"
                 self.complain(f"decoding.{name}", reason)
-
-    def _check_landing(
-        self,
-        fields: Mapping[str, Any],  # Any: fields
-        kind: SourceKind | None,
-    ) -> None:
-        defaults = {f.name: f.default for f in dataclasses.fields(LandingConfig)}
-        values = {**defaults, **fields}
-        root = os.path.normpath(f"/{str(fields.get('root', '/landing')).lstrip('/')}")
-        if _OF_THE_SYSTEM.fullmatch(root):
-            self.complain(
-                "landing.root",
-                f"{root} is a directory of the system; name one that holds nothing else, such as "
-                "/var/lib/gaussdecode/orders",
-            )
-        if values["row_group_bytes"] > values["memory_bytes"]:
-            self.complain("landing.row-group-bytes", "above landing.memory-bytes")
-        is_distributed = "sources" in self._tree and kind is SourceKind.GAUSSDB
-        if fields.get("replicated_tables") and not is_distributed:
-            self.complain(
-                "landing.replicated-tables", "has a use with sources of kind gaussdb only"
-            )
-
-    def _check_mirror(self, fields: Mapping[str, Any]) -> None:  # Any: fields
-        section = self._sub("landing.mirror")
-        if section and "url" not in section:
-            self.complain("landing.mirror.url", "missing; the mirror needs it")
-        url, endpoint = fields.get("url", ""), fields.get("endpoint", "")
-        if endpoint.startswith("http:") and not fields.get("allow_http"):
-            reason = "it has no TLS; allowed: https://..., or any with allow-http: true"
-            self.complain("landing.mirror.endpoint", reason)
-        for key in ("region", "virtual-hosted"):
-            if key in section and url and not url.startswith("s3:"):
-                self.complain(f"landing.mirror.{key}", "has a use with s3:// only")
-
-    def _check_monitoring(self, fields: Mapping[str, Any]) -> None:  # Any: fields
-        listen = fields.get("listen")
-        if listen is not None and listen.host not in LOOPBACK and not fields.get("allow_remote"):
-            how = "without a login" if fields.get("tls_certificate_file") else "without TLS"
-            self.complain(
-                "monitoring.listen",
-                f"{listen} is reached from other machines, {how}; "
-                "allowed: 127.0.0.1, ::1, localhost, or any with allow-remote: true",
-            )
-        self._check_tls("monitoring", fields)
-
-    def _check_tls(self, section: str, fields: Mapping[str, Any]) -> None:  # Any: fields
-        """Each file of TLS with those that it has no use without."""
-        given = {key.replace("_", "-") for key, value in fields.items() if value is not None}
-        for key, needed in _TLS_PAIRS:
-            if key in given and needed not in given:
-                self.complain(f"{section}.{key}", f"has no use without {needed}")
-
-    def _check_guard(self, fields: Mapping[str, Any]) -> None:  # Any: fields
-        defaults = {f.name: f.default for f in dataclasses.fields(GuardConfig)}
-        warn = fields.get("warn_before", defaults["warn_before"])
-        pause = fields.get("pause_before", defaults["pause_before"])
-        if "pause_before" in fields and None not in (warn, pause) and pause > warn:
-            self.complain("guard.pause-before", "above guard.warn-before")
-
-    def _check_serve(
-        self, fields: Mapping[str, Any], monitoring: Mapping[str, Any]
-    ) -> None:  # Any: fields
-        listen = fields.get("listen")
-        if listen is not None and listen.host not in LOOPBACK and not fields.get("users_file"):
-            reason = f"{listen} is reached from other machines, without users; set serve.users-file"
-            self.complain("serve.listen", reason)
-        watched = fields.get("monitoring_listen")
-        reason = ""
-        if watched is not None and watched == monitoring.get("listen", MonitoringConfig().listen):
-            reason = "is monitoring.listen, the port of the daemon; use another port"
-        elif watched is not None and not (
-            watched.host in LOOPBACK or monitoring.get("allow_remote")
-        ):
-            reason = "is reached from other machines; allowed with monitoring.allow-remote: true"
-        if reason:
-            self.complain("serve.monitoring-listen", f"{watched} {reason}")
-        self._check_tls("serve", fields)
 
 
 def _holds_password(dsn: Entry) -> bool:

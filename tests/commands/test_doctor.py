@@ -14,10 +14,9 @@ from gaussdecode.errors import EX_OK
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.operations.check.doctor import (
     CheckInput,
-    examine_landing,
-    examine_memory,
     examine_server,
 )
+from gaussdecode.operations.check.landing import examine_landing, examine_memory
 from gaussdecode.operations.check.plan import doubtful_values
 from gaussdecode.operations.unit import unit_memory_max, unit_of
 from gaussdecode.settings.landing_sections import SnapshotConfig

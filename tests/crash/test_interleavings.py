@@ -30,7 +30,8 @@ from gaussdecode.collect.collector import Collector, CollectorSettings
 from gaussdecode.collect.snapshot_gate import CollectorPort, Gate, HoldLostError, HoldSession
 from gaussdecode.collect.tables import Tables
 from gaussdecode.daemon import session as session_module
-from gaussdecode.daemon.session import Confirm, Facts, Session, SessionSettings, Turn
+from gaussdecode.daemon.session import Confirm, Facts, Session, SessionSettings
+from gaussdecode.daemon.session_life import Turn
 from gaussdecode.errors import ChildError, SupersededError
 from gaussdecode.land import commitlog as commitlog_module
 from gaussdecode.land import tablefile as tablefile_module

@@ -19,7 +19,8 @@ from gaussdecode.collect.collector import Collector, CollectorSettings
 from gaussdecode.collect.spool import Spool
 from gaussdecode.collect.tables import Tables
 from gaussdecode.daemon import session as session_module
-from gaussdecode.daemon.session import Facts, Session, SessionSettings, Turn
+from gaussdecode.daemon.session import Facts, Session, SessionSettings
+from gaussdecode.daemon.session_life import Turn
 from gaussdecode.errors import (
     ChildError,
     GaussDecodeError,

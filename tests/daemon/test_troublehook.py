@@ -14,7 +14,8 @@ import pytest
 
 from gaussdecode import logs
 from gaussdecode.daemon import troublehook
-from gaussdecode.daemon.status.states import STATES, Trouble
+from gaussdecode.daemon.status.states import STATES
+from gaussdecode.daemon.status.trouble import Trouble
 from gaussdecode.daemon.troublehook import Told, TroubleHook
 from gaussdecode.settings.sections import NotifyConfig
 

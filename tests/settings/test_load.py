@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gaussdecode.errors import EX_CONFIG, ConfigError
 from gaussdecode.settings.landing_sections import FIRST_LANES, MOST_LANES
-from gaussdecode.settings.load import SECTIONS, load, process_memory_bytes
+from gaussdecode.settings.load import SECTIONS, load
 from gaussdecode.settings.option import AUTO
 from gaussdecode.settings.rules import BY_NAME, SourceKind
 from gaussdecode.settings.sections import Config
@@ -404,30 +404,6 @@ def test_what_our_client_cannot_do_is_refused(tmp_path: Path) -> None:
 def test_serial_decoding_has_no_read_queue(tmp_path: Path) -> None:
     """The reader decodes by itself, so nothing is budgeted for it."""
     assert _config(tmp_path, "parallel-decode-num: 1").memory_budget()["read change queues"] == 0
-
-
-def test_process_memory_is_known_here() -> None:
-    """The machine tells how much memory it has."""
-    memory = process_memory_bytes()
-    assert memory is not None
-    assert memory > MIB
-
-
-def test_the_least_of_all_control_groups_counts(tmp_path: Path) -> None:
-    """A process may have what its own group and every group above it allow."""
-    inner = tmp_path / "system.slice" / "gaussdecode@orders.service"
-    inner.mkdir(parents=True)
-    own = tmp_path / "own"
-    own.write_text("0::/system.slice/gaussdecode@orders.service\n")
-    machine = process_memory_bytes(tmp_path, own)
-    (inner / "memory.max").write_text("max\n")
-    assert process_memory_bytes(tmp_path, own) == machine
-    (inner / "memory.max").write_text("3145728\n")
-    assert process_memory_bytes(tmp_path, own) == 3 * MIB
-    (inner.parent / "memory.max").write_text("2097152\n")
-    assert process_memory_bytes(tmp_path, own) == 2 * MIB
-    (tmp_path / "memory.max").write_text("1048576\n")
-    assert process_memory_bytes(tmp_path, own) == MIB
 
 
 def test_snapshots_are_budgeted(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from gaussdecode.daemon.status.processes import read_use
 from gaussdecode.daemon.status.queues import Fill
 from gaussdecode.daemon.status.serverside import server_record
 from gaussdecode.daemon.status.sources import SourceView, lag_of, spelled_lsn
-from gaussdecode.daemon.status.states import Trouble, find_causes
+from gaussdecode.daemon.status.trouble import Trouble, find_causes
 from gaussdecode.daemon.status.values import NS, Record, queue_fills
 from gaussdecode.model.lsn import Lsn
 
@@ -47,7 +47,7 @@ def status_document(
         rates: rates of the last seconds, or None.
         lags: lag of the last half hour: seconds ago, and seconds or NaN.
     """
-    session, standing, durable = running.session, running.standing, landing.landed.durable
+    session, durable, stats = running.session, landing.landed.durable, landing.stats()
     words = {} if session is None else session.lead.control.snapshot()
     return {
         "slot_name": facts.slot,
@@ -64,19 +64,17 @@ def status_document(
         "server_wal_end": spelled_lsn(views[0].wal_end),
         "server_seen_seconds": views[0].seen_seconds,
         **lag_of(views),
-        "lag_history": [
-            [round(ago), None if math.isnan(lag) else round(lag, 1)] for ago, lag in lags
-        ],
+        "lag_history": [[round(ago), _known(lag)] for ago, lag in lags],
         "sources": [view.to_record() for view in views] if facts.tells_sources else [],
         "state": running.shown_state,
-        "detail": standing.reason,
+        "detail": running.standing.reason,
         "paused": None if running.pause is None else running.pause.to_record(),
         "entry": durable.entry,
-        "mirror": _mirror(landing.stats()),
+        "mirror": _mirror(stats),
         "root": str(facts.root),
         "pid": os.getpid(),
         "children": running.process_ids(),
-        "stages": {} if session is None else _stages(session.lead, landing.stats()),
+        "stages": {} if session is None else _stages(session.lead, stats),
         "limit": dataclasses.asdict(limit),
         **_judged(troubles),
         "server": server_record(running.guard),
@@ -87,6 +85,10 @@ def status_document(
         "virtual_slots": running.virtual_slots(),
         "version": gaussdecode.__version__,
     }
+
+
+def _known(seconds: float) -> float | None:
+    return None if math.isnan(seconds) else round(seconds, 1)
 
 
 def _held(session: Session | SessionGroup | None) -> Record:

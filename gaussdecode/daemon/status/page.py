@@ -30,8 +30,8 @@ from gaussdecode.daemon.status.landed import Commit, TableTally
 from gaussdecode.daemon.status.limit import WINDOW_SECONDS, Limit, Stage
 from gaussdecode.daemon.status.members import COLUMNS, member_cells
 from gaussdecode.daemon.status.queues import Fill
-from gaussdecode.daemon.status.states import Cause, State, Trouble, find_causes
 from gaussdecode.daemon.status.text import UNKNOWN, count, known, size, span
+from gaussdecode.daemon.status.trouble import Cause, State, Trouble, find_causes
 from gaussdecode.model.lsn import Lsn
 
 _POINTS: Final = 200
@@ -368,16 +368,8 @@ def _tables(tables: Sequence[TableTally]) -> str:
         for t in tables[:_TABLES]
     ]
     more = f"<p>and {len(tables) - _TABLES} more</p>" if len(tables) > _TABLES else ""
-    content = (
-        _scrolled(
-            "tables",
-            "Landed tables",
-            ("table", "rows", "size", "files", "operations", "newest entry"),
-            rows,
-        )
-        if rows
-        else "<p>Nothing yet.</p>"
-    )
+    header = ("table", "rows", "size", "files", "operations", "newest entry")
+    content = _scrolled("tables", "Landed tables", header, rows) if rows else "<p>Nothing yet.</p>"
     return f'<section id="tables"><h2>Landed since the start</h2>{content}{more}</section>\n'
 
 

@@ -20,6 +20,8 @@ from gaussdecode.daemon.status.limit import WINDOW_SECONDS, Context, Limit, Stag
 from gaussdecode.daemon.status.page import Picture
 from gaussdecode.daemon.status.processes import Processes
 from gaussdecode.daemon.status.queues import mean_share
+from gaussdecode.daemon.status.seen import WATCHED, Seen
+from gaussdecode.daemon.status.seen import WINDOW_SECONDS as STATES_SECONDS
 from gaussdecode.daemon.status.serverside import guard_values, server_hint
 from gaussdecode.daemon.status.sources import (
     Sources,
@@ -29,14 +31,8 @@ from gaussdecode.daemon.status.sources import (
     number,
     source_values,
 )
-from gaussdecode.daemon.status.states import (
-    WATCHED,
-    Seen,
-    Trouble,
-    find_troubles,
-    readiness,
-)
-from gaussdecode.daemon.status.states import WINDOW_SECONDS as STATES_SECONDS
+from gaussdecode.daemon.status.states import find_troubles
+from gaussdecode.daemon.status.trouble import Trouble, readiness
 from gaussdecode.daemon.status.values import (
     Record,
     Values,

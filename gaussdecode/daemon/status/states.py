@@ -2,285 +2,38 @@
 
 One row per state, the worst first. `gaussdecode status`, ``/readyz``, the page and ``/status`` read the
 table. Tests compare the alert rules of config/prometheus/ with it. Pure: the caller gives the daemon's
-data.
-
-========= =================================== ========================= =======================
-severity  means                               ``gaussdecode status``    its alert
-========= =================================== ========================= =======================
-error     changes are lost, will be soon, or  ends with 69              critical
-          stand still, or a table lacks some
-warning   look at it in the working day       ends with 0, and says so  warning
-note      passes by itself                    as `is_unready` says      one of those that last
-========= =================================== ========================= =======================
-
-One cause may show itself in several states: a full disk is a lag too, and WAL that the server
-keeps. All of them are told to machines; people are told causes (`find_causes`), with what follows
-from each by `State.explains`.
-
-``/readyz`` is 503 where nothing is received or nothing can land (`is_unready`), and then
-``status`` ends with 69 too. What is wrong with one table or with the past leaves a daemon ready: it
-is said in the body.
+data. `trouble` says what the columns mean.
 """
 
-import dataclasses
-import enum
 import math
-import shlex
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Final, NamedTuple
+from collections.abc import Callable
+from typing import Final
 
-from gaussdecode.daemon.status.history import Sample
+from gaussdecode.daemon.status.expiry import ending, wraparound
 from gaussdecode.daemon.status.holders import HOLDERS
-from gaussdecode.daemon.status.limit import Limit, Stage
-from gaussdecode.daemon.status.stopped import Stopped
+from gaussdecode.daemon.status.limit import Stage
+from gaussdecode.daemon.status.seen import HOUR, PREFIX, WINDOW_SECONDS, Seen, pasted
 from gaussdecode.daemon.status.text import size, span
-from gaussdecode.host.certificates import spelled
-from gaussdecode.metrics.metric import Labels
+from gaussdecode.daemon.status.trouble import Severity, State, Told, Trouble, rank
 from gaussdecode.model.words import counted
 
-HOUR: Final = 3600.0
-_PREFIX: Final = "gaussdecode_"
 # As the rules have them; a test compares.
 LAG_BYTES: Final = 10e9
 RETAINED_BYTES: Final = 4e9
-CATALOG_XMIN_AGE: Final = 500e6
-FROZEN_AGE: Final = 1e9
 NO_PROGRESS_SECONDS: Final = 600.0
 PREPARED_SECONDS: Final = 3600.0
 HELD_SECONDS: Final = 300.0
 RESTART_SECONDS: Final = 1800.0
 VIRTUAL_SLOT_SHARE: Final = 0.8
-CERTIFICATE_SECONDS: Final = 14 * 86400.0
-WINDOW_SECONDS: Final = 900.0
 _STALLED: Final = 0.5
 _ENDS_SOON: Final = 2 * HOUR
-
-WATCHED: Final = (
-    "land_gap_entries_total",
-    "land_suspect_entries_total",
-    "decode_misfit_values_total",
-    "collect_unread_ddl_total",
-    "daemon_restarts_total",
-    "source_streaming_fallbacks_total",
-    "land_durable_lsn",
-)
-"""Metrics whose last change is remembered."""
-
-
-class Severity(enum.StrEnum):
-    """How bad a state is."""
-
-    ERROR = "error"
-    WARNING = "warning"
-    NOTE = "note"
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """The data of a daemon at one moment.
-
-    Attributes:
-        values: all metrics.
-        ages: seconds since each of `WATCHED` changed; one that never has is missing.
-        state: state of the daemon.
-        reason: why it is not streaming.
-        guard_reason: why the server could not be asked, or None.
-        spool_reason: the transaction that is larger than the spool may be, in words; None without one.
-        faults: why requests for snapshots cannot be used.
-        stopped: processes that do not run.
-        limit: the stage that limits.
-        rates: per second, over `WINDOW_SECONDS` or what there is of them.
-        retained_rate: bytes per second by which the WAL grows that the server keeps.
-        decoder_count: ``parallel-decode-num``.
-        usual_lag_seconds: up to here a lag is usual.
-        warn_before: seconds; the guard's own bound.
-        config: path of the configuration.
-        root: directory of the landing.
-        now: seconds since 1970.
-        pause: who paused the landing and since when, in words; None without a pause.
-        serve_reason: why clients of the landing are not served; None where it is not known or not so.
-    """
-
-    values: Mapping[str, Mapping[Labels, float]]
-    ages: Mapping[str, float]
-    state: str
-    reason: str | None
-    guard_reason: str | None
-    spool_reason: str | None
-    faults: tuple[str, ...]
-    stopped: tuple[Stopped, ...]
-    limit: Limit
-    rates: Sample | None
-    retained_rate: float
-    decoder_count: int
-    usual_lag_seconds: float
-    warn_before: float | None
-    config: Path
-    root: Path
-    now: float
-    pause: str | None = None
-    serve_reason: str | None = None
-
-    def total(self, name: str) -> float:
-        """Sum over all labels; 0 for what is not shown."""
-        return sum(self.values.get(_PREFIX + name, {}).values())
-
-    def get(self, name: str) -> float | None:
-        """The only series, or None."""
-        return self.values.get(_PREFIX + name, {}).get(())
-
-    def is_recent(self, name: str, seconds: float = HOUR) -> bool:
-        """Whether one of `WATCHED` has changed in so many seconds."""
-        return self.ages.get(name, float("inf")) <= seconds
-
-    def command(self, *words: str) -> str:
-        """A command of ours to paste."""
-        return pasted("gaussdecode", *words)
-
-    @property
-    def unit(self) -> str:
-        """As systemd knows the daemon."""
-        return f"gaussdecode@{self.config.stem}"
-
-    @property
-    def log(self) -> str:
-        """The command that shows the log of the unit."""
-        return pasted("journalctl", "-u", self.unit, "-p", "warning", "-n", "50")
-
-
-def pasted(*words: str) -> str:
-    """A command for a shell, in the marks that set commands apart from the sentence around them."""
-    return f"`{shlex.join(words)}`"
-
-
-class Told(NamedTuple):
-    """The problem and the remedy; both are sentences."""
-
-    what: str
-    action: str
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class State:
-    """One row.
-
-    Attributes:
-        name: name in ``/status``.
-        severity: see above.
-        alert: the rule that fires when it lasts; its section of docs/alerts.md says more.
-        tell: whether it is so, and what to say; None where only others can see it.
-        is_unready: nothing is received, or nothing can land.
-        explains: names of states that may be nothing but its consequences, and theirs.
-    """
-
-    name: str
-    severity: Severity
-    alert: str
-    tell: Callable[[Seen], Told | None] | None
-    is_unready: bool = False
-    explains: frozenset[str] = frozenset()
-
-    @property
-    def runbook(self) -> str:
-        """Path of the runbook that every daemon serves."""
-        return f"/alerts#{self.alert.lower()}"
-
-    @property
-    def ends_status(self) -> bool:
-        """``gaussdecode status`` ends with 69."""
-        return self.is_unready or self.severity is Severity.ERROR
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Trouble:
-    """A state that is so now.
-
-    Attributes:
-        state: the row.
-        what: is wrong.
-        action: remedy.
-    """
-
-    state: State
-    what: str
-    action: str
-
-    def to_record(self) -> dict[str, object]:
-        """Make it fit for JSON."""
-        return {
-            "name": self.state.name,
-            "severity": str(self.state.severity),
-            "is_unready": self.state.is_unready,
-            "what": self.what,
-            "action": self.action,
-            "alert": self.state.alert,
-            "runbook": self.state.runbook,
-        }
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Cause:
-    """A trouble that no other explains.
-
-    Attributes:
-        trouble: itself.
-        consequences: troubles that it explains.
-    """
-
-    trouble: Trouble
-    consequences: tuple[Trouble, ...] = ()
-
-    @property
-    def severity(self) -> Severity:
-        """That of the worst of them."""
-        return min((t.state.severity for t in (self.trouble, *self.consequences)), key=_rank)
-
-    def to_record(self) -> dict[str, object]:
-        """Make it fit for JSON."""
-        return {
-            **self.trouble.to_record(),
-            "severity": str(self.severity),
-            "consequences": [trouble.what for trouble in self.consequences],
-        }
-
-
-def _rank(severity: Severity) -> int:
-    return list(Severity).index(severity)
 
 
 def find_troubles(seen: Seen) -> list[Trouble]:
     """Name all states that are so now, the worst first."""
     told = [(state, state.tell(seen)) for state in STATES if state.tell is not None]
     found = [Trouble(state, *words) for state, words in told if words is not None]
-    return sorted(found, key=lambda trouble: _rank(trouble.state.severity))
-
-
-def find_causes(troubles: Sequence[Trouble]) -> list[Cause]:
-    """Gather what follows from the same cause; the worst first.
-
-    Args:
-        troubles: troubles of one moment, the worst first.
-    """
-    explained = {name for trouble in troubles for name in trouble.state.explains}
-    left = [trouble for trouble in troubles if trouble.state.name in explained]
-    causes = []
-    for trouble in troubles:
-        if trouble.state.name in explained:
-            continue
-        mine = tuple(other for other in left if other.state.name in trouble.state.explains)
-        left = [other for other in left if other not in mine]
-        causes.append(Cause(trouble, mine))
-    return sorted(causes, key=lambda cause: _rank(cause.severity))
-
-
-def readiness(troubles: list[Trouble]) -> tuple[bool, str]:
-    """Whether changes are received and can land, and a text for probes and people."""
-    blocking = [trouble.what for trouble in troubles if trouble.state.is_unready]
-    if blocking:
-        return False, "\n".join(blocking)
-    others = [trouble.what for trouble in troubles if trouble.state.severity is not Severity.NOTE]
-    return True, "\n".join(["ready", *others])
+    return sorted(found, key=lambda trouble: rank(trouble.state.severity))
 
 
 # ---- how each is seen ----------------------------------------------------------------------
@@ -501,7 +254,7 @@ def _prepared_long(seen: Seen) -> Told | None:
 
 
 def _turns_held(seen: Seen) -> Told | None:
-    held = seen.values.get(f"{_PREFIX}collect_turn_held_seconds", {})
+    held = seen.values.get(f"{PREFIX}collect_turn_held_seconds", {})
     (name,), age = max(held.items(), key=lambda item: item[1], default=(("",), 0.0))
     if age <= HELD_SECONDS:
         return None
@@ -524,7 +277,7 @@ def _guard_blind(seen: Seen) -> Told | None:
 
 
 def _certificate_ends(seen: Seen) -> Told | None:
-    ends = seen.values.get(f"{_PREFIX}daemon_certificate_end_time_seconds", {})
+    ends = seen.values.get(f"{PREFIX}daemon_certificate_end_time_seconds", {})
     told = [ending(name, end, seen.now) for (name,), end in ends.items()]
     texts = [text for text in told if text is not None]
     if not texts:
@@ -534,22 +287,6 @@ def _certificate_ends(seen: Seen) -> Told | None:
         "Write a new certificate and its key into the same files. The daemon takes them at the next "
         "connection, without a restart.",
     )
-
-
-def ending(name: str, end: float, now: float) -> str | None:
-    """Say of a certificate that it ends within two weeks, or that it is not known when; else None.
-
-    Args:
-        name: of the setting with its file.
-        end: seconds since 1970; NaN for not known.
-        now: likewise.
-    """
-    if math.isnan(end):
-        return f"The certificate of {name} cannot be read, so it is not known when it ends."
-    if end - now >= CERTIFICATE_SECONDS:
-        return None
-    how = f"ends in {span(end - now)}" if end > now else "has expired"
-    return f"The certificate of {name} {how}; it is valid until {spelled(end)}."
 
 
 def _lag_seconds(seen: Seen) -> Told | None:
@@ -589,24 +326,6 @@ def _retained(seen: Seen) -> Told | None:
 def _wraparound(seen: Seen) -> Told | None:
     kept = seen.get("source_catalog_xmin_age_transactions") or 0.0
     return wraparound(kept, seen.get("source_frozen_age_transactions") or 0.0)
-
-
-def wraparound(kept: float, frozen: float) -> Told | None:
-    """Judge how near the server is to the end of its transaction numbers.
-
-    Args:
-        kept: age in transactions of the oldest whose catalogue rows the slot keeps.
-        frozen: age of the oldest transaction that is not frozen.
-    """
-    if kept <= CATALOG_XMIN_AGE and frozen <= FROZEN_AGE:
-        return None
-    return Told(
-        f"The server's oldest transaction is {max(kept, frozen) / 1e6:,.0f} million transactions old. "
-        f"The oldest that the slot keeps is {kept / 1e6:,.0f} million old. At 2,100 million the server "
-        "stops writing.",
-        "Find and end the reason that holds the slot back: an old or prepared transaction, or "
-        "this daemon's lag. Then run `VACUUM (FREEZE);` in each database of the server.",
-    )
 
 
 def _virtual_slot_lost(seen: Seen) -> Told | None:

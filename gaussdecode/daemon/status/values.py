@@ -10,6 +10,7 @@ from gaussdecode.daemon.session import Session
 from gaussdecode.daemon.session_group import SessionGroup
 from gaussdecode.daemon.status.queues import Fill
 from gaussdecode.ipc.control import Control, Word
+from gaussdecode.land.writer import Writer
 from gaussdecode.metrics.daemon import STAGE_SECONDS
 from gaussdecode.metrics.exposition import histogram_values
 from gaussdecode.metrics.metric import Labels
@@ -228,3 +229,24 @@ def snapshot_values(tables: list[Record], read: tuple[int, int], coverage: Cover
     }
     named = {f"gaussdecode_land_snapshot_{name}": count for name, count in counts.items()}
     return {name: {(): float(count)} for name, count in {**named, **covered}.items()}
+
+
+def writer_values(writer: Writer) -> dict[str, float]:
+    """Values of the landing's writer, by metric without its prefix."""
+    return {
+        "land_writer_lanes": float(writer.lane_count),
+        "land_encoded_seconds_total": writer.encoding.seconds,
+        "land_synced_seconds_total": writer.syncing.seconds,
+        "land_synced_beside_seconds_total": writer.syncing_beside.any_seconds,
+        "land_published_seconds_total": writer.committing.seconds,
+        "collect_blocked_seconds_total": writer.blocked_seconds,
+    }
+
+
+def writer_histograms(writer: Writer) -> dict[str, dict[Labels, Counted]]:
+    """Durations of the landing, by metric without its prefix and by labels."""
+    stages: dict[Labels, Counted] = {(name,): of.counted for name, of in writer.durations.items()}
+    return {
+        "land_commit_to_durable_seconds": {(): writer.latency.counted},
+        "daemon_stage_seconds": stages,
+    }

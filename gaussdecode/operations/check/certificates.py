@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator
 
-from gaussdecode.daemon.status.states import ending
+from gaussdecode.daemon.status.expiry import ending
 from gaussdecode.host.certificates import CertificateEnd
 from gaussdecode.operations.check.doctor import Finding
 from gaussdecode.settings.sections import PORT_CERTIFICATE, Config

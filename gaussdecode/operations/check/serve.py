@@ -4,7 +4,7 @@ import dataclasses
 import errno
 import time
 
-from gaussdecode.daemon.status.states import ending
+from gaussdecode.daemon.status.expiry import ending
 from gaussdecode.daemon.status.tls import server_context
 from gaussdecode.errors import ConfigError
 from gaussdecode.host.certificates import CertificateEnd
@@ -12,8 +12,8 @@ from gaussdecode.operations.check.doctor import Finding
 from gaussdecode.operations.check.port import listen_error, taken, unusable
 from gaussdecode.serve.kept import is_running
 from gaussdecode.serve.users import read_users
-from gaussdecode.settings.load import LOOPBACK
 from gaussdecode.settings.option import SourceKind
+from gaussdecode.settings.section_checks import LOOPBACK
 from gaussdecode.settings.sections import Config, serve_port_files
 
 

@@ -24,7 +24,8 @@ from gaussdecode.daemon.status.landed import Commit, TableTally
 from gaussdecode.daemon.status.limit import Limit, Stage
 from gaussdecode.daemon.status.page import Picture, render_page
 from gaussdecode.daemon.status.queues import Fill
-from gaussdecode.daemon.status.states import STATES, State, Trouble
+from gaussdecode.daemon.status.states import STATES
+from gaussdecode.daemon.status.trouble import State, Trouble
 from gaussdecode.settings.types import Address
 
 DESKTOP = (1280, 900)

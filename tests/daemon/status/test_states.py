@@ -12,23 +12,21 @@ import yaml
 from kit.install import find_tool
 from kit.rules import RULES, installed
 
-from gaussdecode.daemon.status import states
+from gaussdecode.daemon.status import expiry, states
 from gaussdecode.daemon.status.changes import Changes
 from gaussdecode.daemon.status.history import Sample
 from gaussdecode.daemon.status.limit import Limit, Stage
-from gaussdecode.daemon.status.states import (
-    STATES,
-    WATCHED,
-    Seen,
+from gaussdecode.daemon.status.seen import WATCHED, Seen
+from gaussdecode.daemon.status.states import STATES, find_troubles
+from gaussdecode.daemon.status.stopped import Stopped
+from gaussdecode.daemon.status.text import size, span
+from gaussdecode.daemon.status.trouble import (
     Severity,
     State,
     Trouble,
     find_causes,
-    find_troubles,
     readiness,
 )
-from gaussdecode.daemon.status.stopped import Stopped
-from gaussdecode.daemon.status.text import size, span
 from gaussdecode.metrics.table import BY_NAME
 
 Values = dict[str, dict[tuple[str, ...], float]]
@@ -331,7 +329,7 @@ def test_bounds_are_those_of_the_rules() -> None:
     assert "[10m]" in RULE["GaussdecodeNoProgress"]["expr"]
     assert states.NO_PROGRESS_SECONDS == 600
     assert RULE["GaussdecodeTurnsHeld"]["expr"].endswith(f"> {states.HELD_SECONDS:.0f}")
-    days = states.CERTIFICATE_SECONDS / 86400
+    days = expiry.CERTIFICATE_SECONDS / 86400
     assert f"< {days:.0f} * 86400" in RULE["GaussdecodeCertificateEnds"]["expr"]
     near = RULE["GaussdecodeVirtualSlotNearItsEnd"]["expr"]
     assert f"> {states.VIRTUAL_SLOT_SHARE} *" in near

@@ -1,6 +1,6 @@
 """Waiting between sessions."""
 
-from gaussdecode.daemon.supervisor import Backoff
+from gaussdecode.daemon.retry import Backoff
 
 
 def test_wait_doubles_up_to_the_longest() -> None:
