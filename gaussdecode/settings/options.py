@@ -46,9 +46,7 @@ DECODERS: Final = Integer(1, 20)
 """How many decoders there may be."""
 
 _DECODERS_TOO: Final = Support(
-    Doer.BOTH,
-    "always passed on, also 1; the daemon starts as many decoders",
-    range=DECODERS,
+    Doer.BOTH, "always passed on, also 1; the daemon starts as many decoders", range=DECODERS
 )
 _NO_USER: Final = "pgoutput does not send the user of a transaction"
 _NO_USER_THERE: Final = "openGauss does not send the user of a transaction, GaussDB does"
@@ -66,11 +64,7 @@ _SPOOL: Final = "it goes to spool/ below the landing; landing.memory-bytes appli
 _SPOOL_TOO: Final = f"passed on when it is set; for the daemon's own memory {_SPOOL}"
 _SPOOL_OLD: Final = f"this version has no such option; the daemon keeps to it: {_SPOOL}"
 _SPOOLED_THERE: Final = Support(
-    Doer.BOTH,
-    _SPOOL_TOO,
-    range=Integer(0, 100),
-    since=_MEMORY,
-    before=_daemon(_SPOOL_OLD),
+    Doer.BOTH, _SPOOL_TOO, range=Integer(0, 100), since=_MEMORY, before=_daemon(_SPOOL_OLD)
 )
 _DESCRIPTIONS: Final = (
     "the descriptions unused for longest go to disk, and come back when they are needed; "
@@ -112,10 +106,6 @@ WHITE_TABLE_LIST: Final = Text(
 )
 
 
-def _everywhere(value: object) -> dict[SourceKind, object]:
-    return dict.fromkeys(SourceKind, value)
-
-
 _ON_BUT_GAUSSDB: Final[dict[SourceKind, object]] = {
     SourceKind.POSTGRESQL: True,
     SourceKind.CAPTURE: True,
@@ -149,7 +139,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         type=_SWITCH,
         default=True,
         default_parallel=False,
-        own_defaults=_everywhere(True),
+        own_defaults=dict.fromkeys(SourceKind, True),
         meaning="Changes have their commit time (column gd_ts).",
         postgresql=_daemon(
             "true in every mode, because readers need the commit time; false leaves gd_ts empty"
@@ -179,7 +169,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         name="max-txn-in-memory",
         type=Integer(0, 100),
         default=0,
-        own_defaults=_everywhere(64),
+        own_defaults=dict.fromkeys(SourceKind, 64),
         unit="MB",
         unit_bytes=MIB,
         memory_share=0.25,

@@ -20,8 +20,9 @@ A node with ``"present": false`` is nothing. ``%%`` is a per cent sign. Source: 
 import re
 from typing import Any, Final
 
+from gaussdecode.model.sqlnames import name_as_needed, quoted_text
+
 _DIRECTIVE: Final = re.compile(r"%(?:%|\{([^}:]+)(?::([^}]*))?\}(.))", re.DOTALL)
-_PLAIN: Final = re.compile(r"[a-z_][a-z0-9_$]*")
 _WORD: Final = re.compile(r"[A-Z]+")
 _MOST_DEPTH: Final = 64  # arbitrary
 _OBJECTS: Final = (
@@ -114,28 +115,28 @@ def _one(given: Any, letter: str, depth: int) -> str:  # Any: JSON
     if isinstance(given, dict) and isinstance(given.get("fmt"), str):
         return _expand(given, depth + 1)
     if letter == "D" and isinstance(given, dict):
-        return ".".join(_quoted(part) for part in (_first(given, keys) for keys in _NAMES) if part)
+        return ".".join(
+            name_as_needed(part) for part in (_first(given, keys) for keys in _NAMES) if part
+        )
     if letter == "T" and isinstance(given, dict):
         schema = _first(given, _NAMES[0])
         name = _first(given, ("type_name", "typename")) or _fail(given)
         array = "[]" if given.get("typarray") is True else ""
-        prefix = "" if schema in {None, "pg_catalog"} else f"{_quoted(schema or '')}."
-        return f"{prefix}{_quoted(name) if prefix else name}{given.get('typmod') or ''}{array}"
+        prefix = "" if schema in {None, "pg_catalog"} else f"{name_as_needed(schema or '')}."
+        return (
+            f"{prefix}{name_as_needed(name) if prefix else name}{given.get('typmod') or ''}{array}"
+        )
     if letter == "R" and isinstance(given, dict):
-        return _quoted(_first(given, ("rolename",)) or _fail(given))
+        return name_as_needed(_first(given, ("rolename",)) or _fail(given))
     if letter == "O" and isinstance(given, dict):
         schema = _first(given, _NAMES[0])
         name = _first(given, ("objname", "object_name")) or _fail(given)
-        return name if schema is None else f"OPERATOR({_quoted(schema)}.{name})"
+        return name if schema is None else f"OPERATOR({name_as_needed(schema)}.{name})"
     if isinstance(given, bool) or not isinstance(given, str | int | float):
         return _fail(given)
     text = str(given)
     if letter == "I":
-        return _quoted(text)
+        return name_as_needed(text)
     if letter == "L":
-        return "'" + text.replace("'", "''") + "'"
+        return quoted_text(text)
     return text
-
-
-def _quoted(name: str) -> str:
-    return name if _PLAIN.fullmatch(name) else '"' + name.replace('"', '""') + '"'

@@ -70,8 +70,7 @@ class GaussConnection(Closing):
         endpoint: whom it reached.
         pending: after `start_stream`, what was read after the server's consent.
         timeout: seconds that one answer may take; None for any time.
-        should_stop: asked while an answer is waited for; the command is cancelled where it says so.
-            None for nobody.
+        should_stop: asked while an answer is waited for, or None; the command is cancelled where it says so.
     """
 
     def __init__(
@@ -96,11 +95,6 @@ class GaussConnection(Closing):
     def parameters(self) -> dict[str, str]:
         """Settings that the server reported."""
         return self._session.parameters
-
-    @property
-    def server_encoding(self) -> str:
-        """Of the database; empty when the server did not say."""
-        return self._session.parameters.get("server_encoding", "")
 
     @property
     def notices(self) -> list[dict[str, str]]:

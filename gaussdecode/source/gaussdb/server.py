@@ -124,7 +124,7 @@ def read_server(sql: GaussConnection, stream: GaussConnection, slot: str) -> Gau
         database=database,
         slot=slots[0] if slots else None,
         sender_timeout_ms=_sender_timeout_ms(settings),
-        encoding=sql.server_encoding or settings.get("server_encoding", ""),
+        encoding=sql.parameters.get("server_encoding") or settings.get("server_encoding", ""),
         profile=profile,
         settings=settings,
         is_standby=is_standby(sql),

@@ -13,7 +13,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final
 
 from psycopg import OperationalError, pq
 from psycopg.conninfo import make_conninfo
@@ -134,7 +134,7 @@ class Connection(Closing):
         """
         result = self._execute(command, Phase.COMMAND)
         if result.status not in _GOOD:
-            self._fail(Phase.COMMAND, result)
+            raise self._error(Phase.COMMAND, result)
         return [
             tuple(self._text(result.get_value(row, column)) for column in range(result.nfields))
             for row in range(result.ntuples)
@@ -225,7 +225,7 @@ class Connection(Closing):
         """
         result = self._execute(command, Phase.COMMAND)
         if result.status != pq.ExecStatus.COPY_OUT:
-            self._fail(Phase.COMMAND, result)
+            raise self._error(Phase.COMMAND, result)
 
     def end_copy(self, *, has_failed: bool) -> None:
         """See that a COPY ended well.
@@ -240,7 +240,7 @@ class Connection(Closing):
         with self._judging(Phase.COMMAND):
             while (result := self.pgconn.get_result()) is not None:
                 if result.status not in _GOOD:
-                    self._fail(Phase.COMMAND, result)
+                    raise self._error(Phase.COMMAND, result)
         if has_failed:
             message = self.pgconn.get_error_message()
             raise error_of(Phase.COMMAND, message, None, self._secret)
@@ -260,7 +260,7 @@ class Connection(Closing):
         """
         result = self._execute(command, Phase.START)
         if result.status != pq.ExecStatus.COPY_BOTH:
-            self._fail(Phase.START, result)
+            raise self._error(Phase.START, result)
         self.libpq.check_connection(self.pgconn)
         self.pgconn.nonblocking = 1
         self.pgconn.notice_handler = self._take_notice
@@ -363,9 +363,6 @@ class Connection(Closing):
     def close(self) -> None:
         """Close the connection."""
         self.pgconn.finish()
-
-    def _fail(self, phase: Phase, result: PGresult) -> NoReturn:
-        raise self._error(phase, result)
 
     def _error(self, phase: Phase, result: PGresult) -> SourceError:
         primary = result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY)

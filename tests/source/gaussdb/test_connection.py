@@ -111,7 +111,6 @@ def test_bytes_may_come_one_by_one() -> None:
     with play(script) as server, reach(server) as connection:
         assert connection.query_table("SELECT") == [{"a": "1", "b": None}]
         assert connection.parameters == {"server_encoding": "UTF8"}
-        assert connection.server_encoding == "UTF8"
         assert [fields["M"] for fields in connection.notices] == ["look"]
         assert not connection.is_encrypted
 
@@ -524,7 +523,7 @@ def test_real_session(postgres: Postgres, is_replication: bool) -> None:
     """Every major answers to 3.51 with what it can do, and is understood."""
     dsn = postgres.dsn() + " sslmode=disable"
     with connect(address(dsn), is_replication=is_replication) as connection:
-        assert connection.server_encoding == "UTF8"
+        assert connection.parameters["server_encoding"] == "UTF8"
         rows = connection.query_table("SELECT 1 AS a, NULL AS b, '' AS c, 'é' AS d")
         assert rows == [{"a": "1", "b": None, "c": "", "d": "é"}]
         assert connection.query("SELECT repeat('x', 300000)") == [("x" * 300_000,)]
