@@ -4,83 +4,41 @@ Each reads in its own thread, with its own gate, ledger and list of tables, and 
 With several sources each table is shown with its source.
 """
 
-import dataclasses
 from collections.abc import Callable
 
-from gaussdecode.collect.snapshot_gate import Gate
-from gaussdecode.collect.spool import Spool
 from gaussdecode.daemon.pipeline import Pipeline
 from gaussdecode.daemon.source_runtime import SourceRuntime
-from gaussdecode.land.commitlog import CommitLog
-from gaussdecode.land.snapshots import Json, SnapshotStore
-from gaussdecode.land.writer import Writer
-from gaussdecode.model.entry import CommitEntry
+from gaussdecode.land.snapshots import Json
 from gaussdecode.settings.sections import Config
 from gaussdecode.snapshot.snapshotter import Snapshotter
 from gaussdecode.snapshot.tablefilter import TableFilter
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
 class OfSource:
     """The context of the snapshots of one source; see `snapshot.item.Context`.
 
-    Attributes:
-        pipeline: the parts that all sources share.
+    Args:
+        pipeline: the parts that all sources share; its log is open.
         runtime: the source.
     """
 
-    pipeline: Pipeline
-    runtime: SourceRuntime
-
-    @property
-    def source(self) -> str | None:
-        """See `Context`."""
-        return self.runtime.source
-
-    @property
-    def log(self) -> CommitLog | None:
-        """See `Context`."""
-        return self.pipeline.log
-
-    @property
-    def writer(self) -> Writer | None:
-        """See `Context`."""
-        return self.pipeline.writer
-
-    @property
-    def gate(self) -> Gate:
-        """See `Context`."""
-        return self.runtime.gate
-
-    @property
-    def snapshots(self) -> SnapshotStore:
-        """See `Context`."""
-        return self.runtime.snapshots
+    def __init__(self, pipeline: Pipeline, runtime: SourceRuntime) -> None:
+        self._runtime = runtime
+        self.source = runtime.source
+        self.log = pipeline.log
+        self.writer = pipeline.writer
+        self.gate = runtime.gate
+        self.snapshots = runtime.snapshots
+        self.spool = pipeline.spool
+        self.is_left_to_first = runtime.is_left_to_first
+        self.restart_session = pipeline.restart_session
+        self.snapshot_landed = pipeline.snapshot_landed
+        self.fail = pipeline.fail
 
     @property
     def table_filter(self) -> TableFilter | None:
-        """See `Context`."""
-        return self.runtime.table_filter
-
-    def spool(self) -> Spool:
-        """See `Context`."""
-        return self.pipeline.spool()
-
-    def is_left_to_first(self, schema: str, name: str) -> bool:
-        """See `Context`."""
-        return self.runtime.is_left_to_first(schema, name)
-
-    def restart_session(self) -> None:
-        """See `Context`."""
-        self.pipeline.restart_session()
-
-    def snapshot_landed(self, entry: CommitEntry) -> None:
-        """See `Context`."""
-        self.pipeline.snapshot_landed(entry)
-
-    def fail(self, error: BaseException) -> None:
-        """See `Context`."""
-        self.pipeline.fail(error)
+        """Of the newest session."""
+        return self._runtime.table_filter
 
 
 class Snapshots:

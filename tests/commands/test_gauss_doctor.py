@@ -12,7 +12,7 @@ from kit.gaussserver import GaussServer
 
 from gaussdecode.errors import EX_OK, SourceRefusedError
 from gaussdecode.model.lsn import Lsn
-from gaussdecode.operations.check.doctor_gaussdb import GaussPatient, examine_gaussdb
+from gaussdecode.operations.check.doctor_gaussdb import GaussCheckInput, examine_gaussdb
 from gaussdecode.protocol.gaussdb.profile import VersionProfile
 from gaussdecode.settings.landing_sections import SnapshotConfig
 from gaussdecode.settings.load import load
@@ -58,7 +58,7 @@ def found(
     config: Config, seen: GaussInspection = WELL, server: GaussServerState = SERVER
 ) -> list[str]:
     """What the doctor finds; each finding says why and what to do."""
-    findings = examine_gaussdb(GaussPatient(config, server, seen))
+    findings = examine_gaussdb(GaussCheckInput(config, server, seen))
     assert all(finding.why and finding.remedy for finding in findings)
     return [finding.what for finding in findings]
 
@@ -143,7 +143,7 @@ def test_serial_decoding_of_old_servers_hides_truncate(config: Config) -> None:
 def test_names_are_quoted_in_what_mends(config: Config) -> None:
     """A command can be copied, whatever a role is called."""
     seen = dataclasses.replace(WELL, role='a"b', extra_rights=("SYSADMIN",))
-    (finding,) = examine_gaussdb(GaussPatient(config, SERVER, seen))
+    (finding,) = examine_gaussdb(GaussCheckInput(config, SERVER, seen))
     assert finding.remedy == 'ALTER ROLE "a""b" NOSYSADMIN REPLICATION;'
 
 
@@ -155,7 +155,7 @@ def test_what_is_to_be_read_must_be_readable(config: Config, policy: str) -> Non
     wanted = SnapshotConfig(mode="none", tables=(("s.a", "initial"),))
     poor = dataclasses.replace(config, landing=landing, decoding=decoding, snapshot=wanted)
     seen = dataclasses.replace(WELL, unreadable=(("other", "t"), ("s", "a"), ("s", "b")))
-    (finding,) = examine_gaussdb(GaussPatient(poor, SERVER, seen))
+    (finding,) = examine_gaussdb(GaussCheckInput(poor, SERVER, seen))
     names = "s.a, s.b" if policy == "snapshot" else "s.a"
     assert finding.what == f"role gd may not read {names}"
     assert ("suspect" in finding.why) is (policy == "snapshot")

@@ -33,7 +33,7 @@ _KNOWN: Final = ("openGauss", "GaussDB")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class GaussPatient:
+class GaussCheckInput:
     """Input of the rules."""
 
     config: Config
@@ -46,10 +46,10 @@ class GaussPatient:
         return quoted_name(self.seen.role)
 
 
-Rule = Callable[[GaussPatient], Iterator[Finding]]
+Rule = Callable[[GaussCheckInput], Iterator[Finding]]
 
 
-def _version(inputs: GaussPatient) -> Iterator[Finding]:
+def _version(inputs: GaussCheckInput) -> Iterator[Finding]:
     profile = inputs.server.profile
     if profile.product not in _KNOWN:
         yield Finding(
@@ -79,7 +79,7 @@ def _version(inputs: GaussPatient) -> Iterator[Finding]:
         )
 
 
-def _privileges(inputs: GaussPatient) -> Iterator[Finding]:
+def _privileges(inputs: GaussCheckInput) -> Iterator[Finding]:
     seen = inputs.seen
     if seen.has_all_rights:
         yield Finding(
@@ -96,7 +96,7 @@ def _privileges(inputs: GaussPatient) -> Iterator[Finding]:
         )
 
 
-def _room(inputs: GaussPatient) -> Iterator[Finding]:
+def _room(inputs: GaussCheckInput) -> Iterator[Finding]:
     seen, slot = inputs.seen, inputs.server.slot
     limit = role_limit(seen.role, seen.connection_limit)
     is_active = slot is not None and slot.is_active
@@ -126,14 +126,14 @@ def _room(inputs: GaussPatient) -> Iterator[Finding]:
         )
 
 
-def _snapshots(inputs: GaussPatient) -> Iterator[Finding]:
+def _snapshots(inputs: GaussCheckInput) -> Iterator[Finding]:
     """Check the rights for reading rows, if rows are wanted and a snapshot is possible."""
     config = inputs.config
     if config.reads_rows and config.snapshot_refusal is None:
         yield from reading_findings(config, inputs.seen.role, inputs.seen.unreadable)
 
 
-def _intervals(inputs: GaussPatient) -> Iterator[Finding]:
+def _intervals(inputs: GaussCheckInput) -> Iterator[Finding]:
     """Warn of interval partitioning: a new partition is DDL in the transaction of its row."""
     config, profile = inputs.config, inputs.server.profile
     wanted = white_list(config.decoding)
@@ -153,7 +153,7 @@ def _intervals(inputs: GaussPatient) -> Iterator[Finding]:
     )
 
 
-def _slot(inputs: GaussPatient) -> Iterator[Finding]:
+def _slot(inputs: GaussCheckInput) -> Iterator[Finding]:
     server, slot = inputs.server, inputs.server.slot
     if slot is None and server.is_standby:
         yield Finding(
@@ -172,7 +172,7 @@ def _slot(inputs: GaussPatient) -> Iterator[Finding]:
         )
 
 
-def _failover(inputs: GaussPatient) -> Iterator[Finding]:
+def _failover(inputs: GaussCheckInput) -> Iterator[Finding]:
     if inputs.seen.settings.get("enable_slot_log") == "off":
         yield Finding(
             "enable_slot_log is off",
@@ -181,7 +181,7 @@ def _failover(inputs: GaussPatient) -> Iterator[Finding]:
         )
 
 
-def _timeout(inputs: GaussPatient) -> Iterator[Finding]:
+def _timeout(inputs: GaussCheckInput) -> Iterator[Finding]:
     timeout = inputs.server.sender_timeout_ms
     if 0 < timeout < LEAST_TIMEOUT_MS:
         yield Finding(
@@ -191,7 +191,7 @@ def _timeout(inputs: GaussPatient) -> Iterator[Finding]:
         )
 
 
-def _encoding(inputs: GaussPatient) -> Iterator[Finding]:
+def _encoding(inputs: GaussCheckInput) -> Iterator[Finding]:
     if inputs.server.encoding == "SQL_ASCII":
         yield Finding(
             "the database's encoding is SQL_ASCII",
@@ -216,7 +216,7 @@ RULES: Final[tuple[Rule, ...]] = (
 )
 
 
-def examine_gaussdb(inputs: GaussPatient) -> list[Finding]:
+def examine_gaussdb(inputs: GaussCheckInput) -> list[Finding]:
     """Check version, role, server and slot."""
     return [finding for rule in RULES for finding in rule(inputs)]
 

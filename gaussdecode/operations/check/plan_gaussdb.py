@@ -12,7 +12,7 @@ from gaussdecode.model.relation import ReplicaIdentity
 from gaussdecode.model.title import table_title
 from gaussdecode.model.types import column_type, is_built_in
 from gaussdecode.operations.check.doctor import NAMED_TABLES, Finding
-from gaussdecode.operations.check.doctor_gaussdb import GaussPatient, examine_gaussdb
+from gaussdecode.operations.check.doctor_gaussdb import GaussCheckInput, examine_gaussdb
 from gaussdecode.operations.check.plan import Plan, PlannedColumn, arrow, fidelity
 from gaussdecode.operations.connections import GaussPair, open_pair, open_sql
 from gaussdecode.protocol.gaussdb.options import StreamRequest, server_options, start_command
@@ -50,7 +50,7 @@ def plan_gaussdb(config: Config, plan: Plan) -> list[Finding]:
     try:
         with open_pair(config) as pair:
             _plan_server(config, pair, plan)
-            return examine_gaussdb(GaussPatient(config, pair.state, inspect_gaussdb(pair.sql)))
+            return examine_gaussdb(GaussCheckInput(config, pair.state, inspect_gaussdb(pair.sql)))
     except SourceRefusedError as error:
         plan.refuse("replication", error)
     return []
