@@ -204,8 +204,6 @@ class DecodingConfig:
     max_txn_in_memory: int
     max_reorderbuffer_in_memory: int
     desc_memory_limit: int
-    include_user: bool
-    include_originid: bool
     exclude_users: str
     standby_connection: bool
     sender_timeout: int | None
@@ -216,7 +214,6 @@ class DecodingConfig:
     output_order: int
     auto_advance: bool
     skip_generated_columns: bool
-    timezone_is_utc: bool
     data_limit: int
     start_position: str
     decode_style: str

@@ -1,8 +1,7 @@
-"""Read a landing: its identity, its commit log and its schema files.
+"""Read a landing: its identity, points in its log to travel to, and its schema files.
 
-Given the root of a landing; promises entries in order with checked hashes. An entry that retention has
-removed is an error, and is never skipped. Reads only files that the log names, never a directory of
-data files, and writes nothing.
+Given the root of a landing. Reads only files that the log names, never a directory of data files, and writes
+nothing.
 """
 
 import bisect
@@ -12,28 +11,25 @@ import functools
 import json
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 from gaussdecode.errors import ConfigError, LandingError, unreadable
 from gaussdecode.model.csns import Csns, Cut, cut_at
 from gaussdecode.model.entry import (
-    FIRST_PREVIOUS,
-    CheckpointHeader,
     CommitEntry,
-    parse_checkpoint,
 )
 from gaussdecode.model.landing import EntryKind, SourcePosition
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.seal import NewerFormatError, check_version
 from gaussdecode.model.title import table_title
+from gaussdecode.spark.log.commit_log import Log
 from gaussdecode.spark.log.place import (
     Given,
     Place,
     directories_in,
     names_in,
     place_of,
-    read_each,
 )
 from gaussdecode.spark.log.schema import SOURCE
 
@@ -45,10 +41,7 @@ _DDL: Final = "ddl"
 _CAPABILITIES: Final = frozenset(
     {"checkpoints", "compact", "retention", _HIDES_TRUNCATE, _SEVERAL, _DDL}
 )
-_AHEAD: Final = 32  # entries of a store that are asked for together; arbitrary
-_ENTRY: Final = re.compile(r"(\d{20})\.json")
 _SCHEMA: Final = re.compile(r"[0-9a-f]+\.json")
-_CHECKPOINT: Final = re.compile(r"(\d{20})-(\d{20})\.jsonl")
 _POLL_SECONDS: Final = 0.2
 _NUDGE_SECONDS: Final = 1.0
 ORDER_COLUMNS: Final = {
@@ -138,11 +131,10 @@ class Reach(NamedTuple):
         return self.n if self.csn is None else self.n - 1
 
 
-class Landing:
+class Landing(Log):
     """The landing below a root.
 
     Attributes:
-        root: directory, or URL of a mirror.
         landing_id: id given when the landing was created.
         order: columns that order the changes.
         sources: names of its sources.
@@ -156,7 +148,7 @@ class Landing:
             ConfigError: there is no landing.
             LandingError: the landing is damaged or newer than this program.
         """
-        self.root = place_of(root)
+        super().__init__(place_of(root))
         try:
             record = json.loads((self.root / "layout.json").read_bytes())
         except FileNotFoundError:
@@ -165,88 +157,6 @@ class Landing:
             raise LandingError(f"{self.root}/layout.json cannot be read: {error}") from error
         self.landing_id, self.order, self.sources = _check_layout(self.root, record)
         self.hides_truncate = _HIDES_TRUNCATE in record["capabilities"]
-
-    # --- the log ---------------------------------------------------------------------------
-
-    def _numbers(self) -> list[int]:
-        found = map(_ENTRY.fullmatch, names_in(self.root / "commits"))
-        return sorted(int(match[1]) for match in found if match)
-
-    def _checkpoints(self) -> list[tuple[int, int, str]]:
-        directory = "commits/checkpoints"
-        found = map(_CHECKPOINT.fullmatch, names_in(self.root / directory))
-        return sorted((int(m[1]), int(m[2]), f"{directory}/{m[0]}") for m in found if m)
-
-    @property
-    def last_n(self) -> int:
-        """Number of the newest entry; -1 in an empty log."""
-        return max(self._numbers(), default=-1)
-
-    @property
-    def first_n(self) -> int:
-        """Number of the oldest entry that is still there."""
-        held = [first for first, _, _ in self._checkpoints()]
-        return min([*self._numbers(), *held], default=0)
-
-    def entries(self, first: int, last: int) -> Iterator[CommitEntry]:
-        """Entries `first` to `last` in order, each checked against the one before.
-
-        Raises:
-            LandingError: an entry is missing, damaged, or does not follow the one before; the text
-                says whether retention removed it.
-        """
-        previous: CommitEntry | None = None
-        for entry in self._raw_entries(first, last):
-            if previous is not None and entry.previous != previous.hash:
-                raise LandingError(f"{self.root}: entry {entry.n} does not follow {previous.n}")
-            if entry.n == 0 and entry.previous != FIRST_PREVIOUS:
-                raise LandingError(f"{self.root}: entry 0 follows another one")
-            previous = entry
-            yield entry
-
-    def _raw_entries(self, first: int, last: int) -> Iterator[CommitEntry]:
-        n = first
-        while n <= last:
-            # The single files first: an entry goes into its checkpoint before its file goes.
-            paths = [
-                self.root / f"commits/{k:020d}.json" for k in range(n, min(n + _AHEAD, last + 1))
-            ]
-            for path, raw in zip(paths, read_each(paths), strict=True):
-                if raw is None:
-                    break
-                yield _parse(raw, str(path))
-                n += 1
-            else:
-                continue
-            held = next((c for c in self._checkpoints() if c[0] <= n <= c[1]), None)
-            if held is None:
-                raise self._missing(n)
-            for entry in _block(self.root / held[2]):
-                if n <= entry.n <= last:
-                    yield entry
-                    n = entry.n + 1
-
-    def _missing(self, n: int) -> LandingError:
-        first = self.first_n
-        if n < first:
-            return LandingError(
-                f"{self.root}: entry {n} was removed by retention, the log begins at {first}; "
-                "apply to a new target after a snapshot, or accept the gap"
-            )
-        return LandingError(f"{self.root}: entry {n} is missing; restore it from a copy")
-
-    def entry(self, n: int) -> CommitEntry:
-        """One entry."""
-        return next(self.entries(n, n))
-
-    def hash_at(self, n: int) -> str:
-        """Hash of an entry, which proves everything up to it; empty if retention removed it."""
-        if n < 0:
-            return FIRST_PREVIOUS
-        first = self.first_n
-        if n < first:
-            return self.entry(first).previous if n == first - 1 else ""
-        return self.entry(n).hash
 
     @property
     def source_order(self) -> tuple[str, ...]:
@@ -457,17 +367,6 @@ class Landing:
                 found[table_title(record["schema"], record["name"])] = name
         return found
 
-    def schemas_at_checkpoint(self) -> tuple[dict[str, str], int]:
-        """By `schema_key`, the schema_id of rows after the newest checkpoint, and the checkpoint's last entry.
-
-        Raises:
-            LandingError: it cannot be read.
-        """
-        held = self._checkpoints()
-        if not held:
-            return {}, self.first_n - 1
-        return dict(_header(self.root / held[-1][2]).schemas), held[-1][1]
-
     def schema_ids(self, table: str) -> list[str]:
         """All versions of a table that ever landed, in no particular order."""
         names = names_in(self.root / "schemas" / table)
@@ -561,29 +460,6 @@ def _check_layout(root: Place, record: Json) -> tuple[str, tuple[str, ...], tupl
         return str(record["landing_id"]), order_columns(record["order"], len(sources)), sources
     except (KeyError, TypeError, ValueError) as error:
         raise unreadable(f"{root}/layout.json", NewerFormatError(error), "") from error
-
-
-def _parse(raw: bytes, where: str) -> CommitEntry:
-    try:
-        return CommitEntry.from_bytes(raw)
-    except ValueError as error:
-        raise unreadable(where, error, "restore it from a copy of this landing") from error
-
-
-def _header(path: Place) -> CheckpointHeader:
-    try:
-        return parse_checkpoint(path.read_bytes())[0]
-    except (OSError, ValueError) as error:
-        raise unreadable(path, error, "restore it from a copy of this landing") from error
-
-
-def _block(path: Place) -> Iterator[CommitEntry]:
-    try:
-        _, lines = parse_checkpoint(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise unreadable(path, error, "restore it from a copy of this landing") from error
-    for index, line in enumerate(lines):
-        yield _parse(line, f"{path}, entry {index}")
 
 
 @functools.lru_cache(maxsize=4096)
