@@ -32,11 +32,7 @@ from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.words import counted, printable
 from gaussdecode.operations.check.catalog_postgresql import catalog_findings
 from gaussdecode.operations.check.certificates import examine_certificates
-from gaussdecode.operations.check.doctor import (
-    CheckInput,
-    Finding,
-    examine_server,
-)
+from gaussdecode.operations.check.doctor import CheckInput, Finding, examine_server
 from gaussdecode.operations.check.landing import examine_landing, examine_memory
 from gaussdecode.operations.check.mirror import examine_mirror
 from gaussdecode.operations.check.plan import (

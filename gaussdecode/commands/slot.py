@@ -84,10 +84,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     advance.set_defaults(act=_advance)
     accept = actions.add_parser("accept-gap", help="continue after changes that are lost for good")
     accept.add_argument(
-        "--from-lsn",
-        type=lsn,
-        metavar="LSN",
-        help="position where the gap begins, as confirmation",
+        "--from-lsn", type=lsn, metavar="LSN", help="position where the gap begins, as confirmation"
     )
     accept.add_argument(
         "--until-lsn",

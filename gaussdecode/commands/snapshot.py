@@ -171,12 +171,7 @@ class _Waiter:
     """
 
     def __init__(
-        self,
-        config: Config,
-        store: SnapshotStore,
-        sources: list[str | None],
-        *,
-        is_of_every: bool,
+        self, config: Config, store: SnapshotStore, sources: list[str | None], *, is_of_every: bool
     ) -> None:
         self._config = config
         self._stores = {source: store.of(source) for source in sources}

@@ -64,10 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="seconds between two updates (default: 2)",
     )
     parser.add_argument(
-        "--listen",
-        type=address,
-        metavar="HOST:PORT",
-        help="serve a page at this loopback address",
+        "--listen", type=address, metavar="HOST:PORT", help="serve a page at this loopback address"
     )
 
 

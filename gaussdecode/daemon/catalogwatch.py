@@ -264,12 +264,7 @@ class CatalogWatch:
         self._keeps_names = session.server_version < _NAMES_FOLLOW
         looker = Looker(session, self._names, self._lands)
         look = looker.look(
-            self._mark,
-            self._publications,
-            known.tables,
-            known.types,
-            known.gone,
-            is_whole=is_whole,
+            self._mark, self._publications, known.tables, known.types, known.gone, is_whole=is_whole
         )
         if publications.are_known(self._publications, look.publications):
             return look, None, records

@@ -27,13 +27,7 @@ from gaussdecode import limits
 from gaussdecode.automaton import Automaton
 from gaussdecode.collect.collector import Collector
 from gaussdecode.daemon.session_life import LIFE, Life, Turn
-from gaussdecode.errors import (
-    ChildError,
-    GaussDecodeError,
-    LimitError,
-    SourceError,
-    from_record,
-)
+from gaussdecode.errors import ChildError, GaussDecodeError, LimitError, SourceError, from_record
 from gaussdecode.host import lazy_pyarrow
 from gaussdecode.ipc.control import Control, Word
 from gaussdecode.ipc.process import STUCK_SECONDS, Child, Prepared
@@ -212,10 +206,7 @@ class Session:
             raw.close_consumer_side()
             decoded.close_producer_side()
         targets = self.raw_rings or self.decoded_rings
-        fds = {
-            "ring_fds": [ring.producer_fds() for ring in targets],
-            "control_fd": self.control.fd,
-        }
+        fds = {"ring_fds": [ring.producer_fds() for ring in targets], "control_fd": self.control.fd}
         reader = {**settings.reader, **fds, "decoder_count": count}
         self._start_child("gaussdecode.source.reader", reader, "reader")
         for ring in targets:

@@ -61,11 +61,7 @@ class TroubleHook:
     """
 
     def __init__(
-        self,
-        config: NotifyConfig,
-        slot: str,
-        troubles: Callable[[], Sequence[Trouble]],
-        told: Told,
+        self, config: NotifyConfig, slot: str, troubles: Callable[[], Sequence[Trouble]], told: Told
     ) -> None:
         self._config = config
         self._slot = slot

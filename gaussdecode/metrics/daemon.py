@@ -132,10 +132,7 @@ STAGES: Final[Mapping[str, tuple[str, str]]] = {
         "compressing and writing one row group",
         "Raise landing.writer-lanes while cores are idle; landing.compression: snappy or none takes less.",
     ),
-    "sync": (
-        "footer and fsync of one data file",
-        "The disk is slow, or others write much to it.",
-    ),
+    "sync": ("footer and fsync of one data file", "The disk is slow, or others write much to it."),
     "publish": (
         "committing an entry: directories synced, entry written and linked, files renamed",
         (

@@ -52,12 +52,7 @@ SERVE: Final[tuple[Metric, ...]] = (
         "sent again included; temporary slots have the label (temporary) together",
         labels=_SLOT,
     ),
-    counter(
-        "serve_sent_bytes",
-        "bytes",
-        "Bytes of them",
-        labels=_SLOT,
-    ),
+    counter("serve_sent_bytes", "bytes", "Bytes of them", labels=_SLOT),
     counter(
         "serve_waited_seconds",
         "seconds",

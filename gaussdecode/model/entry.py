@@ -27,13 +27,7 @@ from gaussdecode.model.landing import (
     SourcePosition,
     Truncate,
 )
-from gaussdecode.model.seal import (
-    NewerFormatError,
-    canonical_json,
-    check_version,
-    hash_of,
-    sealed,
-)
+from gaussdecode.model.seal import NewerFormatError, canonical_json, check_version, hash_of, sealed
 
 VERSION: Final = 1
 HEADER_VERSION: Final = 2

@@ -414,11 +414,7 @@ def _columns(known: TableState, seen: TableState, is_told: Callable[[int], bool]
 
 
 def _added(
-    seen: TableState,
-    column: ColumnState,
-    stayed: list[int],
-    *,
-    is_hidden: bool,
+    seen: TableState, column: ColumnState, stayed: list[int], *, is_hidden: bool
 ) -> Iterable[str]:
     """What old rows have in a new column: NULL, one constant, or what nobody can tell."""
     if is_hidden:

@@ -9,13 +9,7 @@ import pyarrow as pa
 
 from gaussdecode.model.account import Account
 from gaussdecode.model.committimes import CommitTimes
-from gaussdecode.model.landing import (
-    EntryKind,
-    Position,
-    SchemaChange,
-    SourcePosition,
-    Truncate,
-)
+from gaussdecode.model.landing import EntryKind, Position, SchemaChange, SourcePosition, Truncate
 
 _COLUMN_BYTES: Final = 2048  # of arrays, buffers and their owners; measured, roughly
 

@@ -10,14 +10,7 @@ like an old server.
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from gaussdecode.settings.option import (
-    AUTO,
-    Option,
-    Section,
-    ServerProfile,
-    SourceKind,
-    Support,
-)
+from gaussdecode.settings.option import AUTO, Option, Section, ServerProfile, SourceKind, Support
 from gaussdecode.settings.options import OPTIONS
 
 __all__ = ["BY_NAME", "SourceKind", "given_decoders", "refusals"]

@@ -134,11 +134,7 @@ class ChunkedTable:
         tools.progress[item.title].state = "landing"
         keys = keyset.Keys(tools.context.spool(), KEY_PIECE_BYTES)
         needed = {item.directory: self._needed}
-        with (
-            contextlib.closing(keys),
-            tools.held(needed) as (hold, view),
-            tools.reader() as reader,
-        ):
+        with contextlib.closing(keys), tools.held(needed) as (hold, view), tools.reader() as reader:
             with tools.reader() as nudger:
                 tools.context.gate.reach(hold, view.lsn, nudger.nudge)
             reader.begin(view)

@@ -27,12 +27,7 @@ from collections.abc import Set as AbstractSet
 from typing import Final
 
 from gaussdecode.collect.snapshot_gate import HoldLostError
-from gaussdecode.errors import (
-    ConfigError,
-    LoginRefusedError,
-    SourceError,
-    SourceRefusedError,
-)
+from gaussdecode.errors import ConfigError, LoginRefusedError, SourceError, SourceRefusedError
 from gaussdecode.land.failpoints import SnapshotStep
 from gaussdecode.land.names import table_directory
 from gaussdecode.land.snapshots import Json

@@ -40,11 +40,7 @@ class CaptureSource:
         self._capture = Capture(Path(settings.file))
         recorded = self._capture.header.identity
         self._identity = SourceIdentity(
-            "capture",
-            recorded.system_identifier,
-            recorded.database,
-            settings.slot,
-            recorded.plugin,
+            "capture", recorded.system_identifier, recorded.database, settings.slot, recorded.plugin
         )
         self._start_lsn = self._capture.header.start_lsn
         self._settings = settings
@@ -100,8 +96,7 @@ class CaptureSource:
         receiver = PostgresReceiver(control, dispatcher, clock, known_messages(settings))
         encoding = find_encoding(self._capture.header.stream_encoding)
         self._slow_path = SlowPath(
-            receiver,
-            Relations(white_list(settings.decoding), encoding, settings.unread),
+            receiver, Relations(white_list(settings.decoding), encoding, settings.unread)
         )
         return receiver
 

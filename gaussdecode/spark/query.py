@@ -220,11 +220,7 @@ def kept_beside(target: Given, table: str) -> list[str]:
 
 
 def database(
-    spark: SparkSession,
-    target: Given,
-    *,
-    at: Point | None = None,
-    root: Given | None = None,
+    spark: SparkSession, target: Given, *, at: Point | None = None, root: Given | None = None
 ) -> dict[str, DataFrame]:
     """Read all tables at one point of the source's history, by ``schema.name``."""
     return {title: current(spark, target, title, at=at, root=root) for title in titles(target)}

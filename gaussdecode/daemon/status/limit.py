@@ -194,9 +194,7 @@ def _before_the_queues(rates: Sample, context: Context) -> Limit:
         what = f"works {_percent(busy)} of the time, and no later stage is full"
         if context.decoder_count == 1:
             return Limit(
-                Stage.DECODE,
-                f"Decoding, in the reader's process, {what}.",
-                context.decoding_remedy,
+                Stage.DECODE, f"Decoding, in the reader's process, {what}.", context.decoding_remedy
             )
         return Limit(
             Stage.RECEIVE,

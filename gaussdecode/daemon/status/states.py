@@ -415,14 +415,7 @@ STATES: Final[tuple[State, ...]] = (
         is_unready=True,
         explains=_STUCK | _AWAY | {"not-yet-streaming"},
     ),
-    State(
-        "spool-full",
-        _E,
-        "GaussdecodeSpoolFull",
-        _spool_full,
-        is_unready=True,
-        explains=_STUCK,
-    ),
+    State("spool-full", _E, "GaussdecodeSpoolFull", _spool_full, is_unready=True, explains=_STUCK),
     State(
         "not-streaming",
         _E,
@@ -459,13 +452,7 @@ STATES: Final[tuple[State, ...]] = (
     State("client-behind", _W, "GaussdecodeClientBehind", None),
     State("certificate-ends", _W, "GaussdecodeCertificateEnds", _certificate_ends),
     State("guard-blind", _W, "GaussdecodeGuardBlind", _guard_blind),
-    State(
-        "lagging",
-        _W,
-        "GaussdecodeLagSeconds",
-        _lag_seconds,
-        explains=_LATE - {"lagging"},
-    ),
+    State("lagging", _W, "GaussdecodeLagSeconds", _lag_seconds, explains=_LATE - {"lagging"}),
     State(
         "lagging-bytes",
         _W,

@@ -7,12 +7,7 @@ from typing import Any
 from gaussdecode.console.table import print_table
 from gaussdecode.errors import EX_OK
 from gaussdecode.model.lsn import Lsn
-from gaussdecode.operations.spark.arguments import (
-    flag,
-    landing_argument,
-    point_arguments,
-    point_of,
-)
+from gaussdecode.operations.spark.arguments import flag, landing_argument, point_arguments, point_of
 
 _HEAD = ("table", "entry", "epoch", "lsn", "row", "seen in", "command", "changes", "columns")
 

@@ -26,14 +26,8 @@ _UNKNOWN_FUNCTION: Final = "42883"
 _LOCATION: Final = "SELECT pg_catalog.pg_current_xlog_insert_location() AS location"
 _SQL: Final[Mapping[What, tuple[str, str]]] = {
     What.LOW: ("pg_current_xlog_insert_location()", _LOCATION),
-    What.NEXT_CSN: (
-        "gs_get_next_xid_csn()",
-        "SELECT * FROM pg_catalog.gs_get_next_xid_csn()",
-    ),
-    What.RUNNING: (
-        "pg_get_running_xacts()",
-        "SELECT * FROM pg_catalog.pg_get_running_xacts()",
-    ),
+    What.NEXT_CSN: ("gs_get_next_xid_csn()", "SELECT * FROM pg_catalog.gs_get_next_xid_csn()"),
+    What.RUNNING: ("pg_get_running_xacts()", "SELECT * FROM pg_catalog.pg_get_running_xacts()"),
     What.ACTIVITY: (
         "pg_stat_activity",
         "SELECT pid, state, query_start FROM pg_catalog.pg_stat_activity",

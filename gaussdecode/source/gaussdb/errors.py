@@ -11,15 +11,7 @@ from typing import Final
 
 from gaussdecode.errors import GaussDecodeError, SourceError, WireError
 from gaussdecode.protocol.gaussdb.messages import notice_fields
-from gaussdecode.source.sqlstate import (
-    Phase,
-    Verdict,
-    judge,
-    not_let_in,
-    redact,
-    refuse,
-    retry,
-)
+from gaussdecode.source.sqlstate import Phase, Verdict, judge, not_let_in, redact, refuse, retry
 
 _HBA: Final = (
     "pg_hba.conf needs two lines for this user and address, with method sha256: one for database "

@@ -212,10 +212,7 @@ class GaussRelations:
         return self._resolved(shape.old or (), before, catalog)
 
     def _resolved(
-        self,
-        columns: Iterable[ShapeColumn],
-        before: _Known | None,
-        catalog: CatalogTable | None,
+        self, columns: Iterable[ShapeColumn], before: _Known | None, catalog: CatalogTable | None
     ) -> list[Column]:
         listed = list(columns)
         places = [_place(column, before, catalog) for column in listed]
@@ -274,11 +271,7 @@ def _named(
 
 
 def _check_lost(
-    shape: Shape,
-    table: Table,
-    before: _Known | None,
-    catalog: CatalogTable | None,
-    nulls: Nulls,
+    shape: Shape, table: Table, before: _Known | None, catalog: CatalogTable | None, nulls: Nulls
 ) -> None:
     """Refuse a row without columns, unless its table has none or all it had was NULL."""
     has_columns = (

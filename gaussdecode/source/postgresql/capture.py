@@ -22,12 +22,7 @@ _COMMIT_BYTES: Final = 26
 _STREAM_COMMIT_BYTES: Final = 30
 _PREPARED_BYTES: Final = 31
 _PREPARED: Final = frozenset(
-    {
-        Letter.PREPARE,
-        Letter.STREAM_PREPARE,
-        Letter.COMMIT_PREPARED,
-        Letter.ROLLBACK_PREPARED,
-    }
+    {Letter.PREPARE, Letter.STREAM_PREPARE, Letter.COMMIT_PREPARED, Letter.ROLLBACK_PREPARED}
 )
 
 
@@ -84,11 +79,7 @@ def record(
 
 
 def _header_of(
-    slot: str,
-    server: ServerState,
-    start_lsn: Lsn,
-    options: dict[str, str],
-    stream_encoding: str,
+    slot: str, server: ServerState, start_lsn: Lsn, options: dict[str, str], stream_encoding: str
 ) -> CaptureHeader:
     return CaptureHeader(
         identity=server.identity(SourceKind.POSTGRESQL, slot, PLUGIN),

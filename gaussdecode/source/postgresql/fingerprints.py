@@ -17,13 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from gaussdecode.errors import SourceError
-from gaussdecode.model.fingerprint import (
-    ColumnState,
-    FileState,
-    TableState,
-    TypeState,
-    types_of,
-)
+from gaussdecode.model.fingerprint import ColumnState, FileState, TableState, TypeState, types_of
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.title import table_title
 from gaussdecode.source.postgresql.connection import Connection, Row
@@ -295,9 +289,7 @@ class Looker:
         changed = [of_relations[2], of_partitions[2], *(json.loads(of or "null") for of in others)]
         found = {name: tuple(of) for name, of in json.loads(publications or "{}").items()}
         look = Look(
-            mark,
-            Lsn.parse(lsn or ""),
-            {name: found[name] for name in self._names if name in found},
+            mark, Lsn.parse(lsn or ""), {name: found[name] for name in self._names if name in found}
         )
         is_fewer = since is not None and (since.relations, since.partitions) != (
             mark.relations,

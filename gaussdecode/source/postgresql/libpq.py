@@ -19,13 +19,7 @@ from psycopg.pq.abc import PGconn
 
 from gaussdecode.errors import ConfigError
 
-FUNCTIONS: Final = (
-    "PQgetCopyData",
-    "PQconsumeInput",
-    "PQputCopyData",
-    "PQflush",
-    "PQfreemem",
-)
+FUNCTIONS: Final = ("PQgetCopyData", "PQconsumeInput", "PQputCopyData", "PQflush", "PQfreemem")
 _REASON_BYTES: Final = 256  # as the manual has it
 _VERBOSE: Final = 2  # PQERRORS_VERBOSE: messages carry their SQLSTATE
 

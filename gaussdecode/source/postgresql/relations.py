@@ -8,12 +8,7 @@ from collections.abc import Iterable
 
 from gaussdecode.errors import SequenceError
 from gaussdecode.model.relation import Relation
-from gaussdecode.protocol.described import (
-    RelationMessage,
-    TypeMessage,
-    describe,
-    parse_description,
-)
+from gaussdecode.protocol.described import RelationMessage, TypeMessage, describe, parse_description
 from gaussdecode.source.relations import WhiteList, relation_record
 from gaussdecode.wire.encoding import UTF8, Encoding
 
@@ -28,10 +23,7 @@ class Relations:
     """
 
     def __init__(
-        self,
-        white_list: WhiteList,
-        encoding: Encoding = UTF8,
-        unread: Iterable[int] = (),
+        self, white_list: WhiteList, encoding: Encoding = UTF8, unread: Iterable[int] = ()
     ) -> None:
         self.encoding = encoding
         self._unread = frozenset(unread)
@@ -66,8 +58,5 @@ class Relations:
     def record(self, relation: Relation, *, is_streamed: bool = False) -> bytes:
         """Its record of the raw batch."""
         return relation_record(
-            relation,
-            self.encoding,
-            is_unread=relation.oid in self._unread,
-            is_streamed=is_streamed,
+            relation, self.encoding, is_unread=relation.oid in self._unread, is_streamed=is_streamed
         )

@@ -14,12 +14,7 @@ from gaussdecode.model.lsn import Lsn
 from gaussdecode.settings.source_sections import NOT_STREAMED, STREAMED, STREAMED_PARALLEL
 from gaussdecode.source.postgresql.connection import Connection, Row
 from gaussdecode.source.postgresql.publications import tables_of
-from gaussdecode.source.quoting import (
-    literal,
-    publication_list,
-    slot_identifier,
-    start_replication,
-)
+from gaussdecode.source.quoting import literal, publication_list, slot_identifier, start_replication
 from gaussdecode.source.slot import PLUGIN, LandingPosition, ServerState, SlotState
 from gaussdecode.source.sqlstate import POOLED
 from gaussdecode.source.start import TWO_PHASE_VERSION

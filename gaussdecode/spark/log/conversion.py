@@ -71,12 +71,7 @@ def conform(rows: pa.Table, old: TableSchema, new: TableSchema) -> pa.Table:
     return pa.table(columns)
 
 
-def _constant(
-    column: Column,
-    of: pa.DataType,
-    count: int,
-    casts: Casts,
-) -> pa.Array:
+def _constant(column: Column, of: pa.DataType, count: int, casts: Casts) -> pa.Array:
     """The constant in each row; NULL, with the text noted, if the column cannot hold it."""
     assert column.constant is not None
     value = value_of(column.constant, of)

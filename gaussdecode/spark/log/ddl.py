@@ -27,8 +27,7 @@ _STAMPS: Final = ("gd_epoch", "gd_lsn", "gd_seq", "gd_xid", "gd_ts")
 _READ: Final = (*_STAMPS, "command_tag", "schema_name", "object_name", "oid", "statement")
 _LITERAL: Final = r"'(?P<text>(?:[^'\\]|'')*)'"
 _COMMENT: Final = re.compile(
-    rf"\s*COMMENT\s+ON\s+(?:TABLE|COLUMN)\s[^']*\sIS\s+(?:NULL|{_LITERAL})\s*;?\s*",
-    re.IGNORECASE,
+    rf"\s*COMMENT\s+ON\s+(?:TABLE|COLUMN)\s[^']*\sIS\s+(?:NULL|{_LITERAL})\s*;?\s*", re.IGNORECASE
 )
 _LAST_NAME: Final = re.compile(r'.*\.("(?:[^"]|"")+"|[^".]+)', re.DOTALL)
 Json = dict[str, Any]  # Any: decoded JSON

@@ -16,21 +16,13 @@ from typing import Any, Final, NamedTuple
 
 from gaussdecode.errors import ConfigError, LandingError, unreadable
 from gaussdecode.model.csns import Csns, Cut, cut_at
-from gaussdecode.model.entry import (
-    CommitEntry,
-)
+from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind, SourcePosition
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.seal import NewerFormatError, check_version
 from gaussdecode.model.title import table_title
 from gaussdecode.spark.log.commit_log import Log
-from gaussdecode.spark.log.place import (
-    Given,
-    Place,
-    directories_in,
-    names_in,
-    place_of,
-)
+from gaussdecode.spark.log.place import Given, Place, directories_in, names_in, place_of
 from gaussdecode.spark.log.schema import SOURCE
 
 _LAYOUT_VERSION: Final = 1

@@ -13,13 +13,7 @@ from typing import Final
 from gaussdecode.errors import LandingError, TargetBusyError
 from gaussdecode.spark.catalogs.announce import announce_newest
 from gaussdecode.spark.log.landing import Landing
-from gaussdecode.spark.target.comments import (
-    Changed,
-    Described,
-    difference,
-    removed,
-    wanted,
-)
+from gaussdecode.spark.target.comments import Changed, Described, difference, removed, wanted
 from gaussdecode.spark.target.formats import ICEBERG
 from gaussdecode.spark.target.layout import comment
 from gaussdecode.spark.target.store import Target

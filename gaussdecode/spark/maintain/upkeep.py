@@ -161,11 +161,7 @@ class _Wanted:
 
 
 def _compact(
-    engine: Engine,
-    store: Target,
-    database: DatabaseVersion,
-    names: Sequence[str],
-    wanted: _Wanted,
+    engine: Engine, store: Target, database: DatabaseVersion, names: Sequence[str], wanted: _Wanted
 ) -> Compacted:
     token, done, numbers = secrets.token_hex(6), Compacted(), dict(database.tables)
     for name in names:

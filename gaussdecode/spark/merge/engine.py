@@ -212,10 +212,7 @@ def _each_batch(
 
 
 def _grouped_batch(
-    batches: Iterator[pa.RecordBatch],
-    tasks: Sequence[Task],
-    run: Mapper[Task],
-    task_of: _TaskOf,
+    batches: Iterator[pa.RecordBatch], tasks: Sequence[Task], run: Mapper[Task], task_of: _TaskOf
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for number in batch.column(0).to_pylist():

@@ -215,11 +215,7 @@ def _read_log(
 
 
 def _add_part(
-    landing: Landing,
-    plan: Plan,
-    lacking: _Lacking,
-    files: dict[str, list[ChangeFile]],
-    csn: int,
+    landing: Landing, plan: Plan, lacking: _Lacking, files: dict[str, list[ChangeFile]], csn: int
 ) -> None:
     """Include the part of the next entry up to a CSN."""
     entry = landing.entry(plan.to + 1)

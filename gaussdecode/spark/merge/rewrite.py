@@ -19,23 +19,12 @@ from gaussdecode.errors import LandingError
 from gaussdecode.model.words import counted
 from gaussdecode.spark.log.conversion import conform
 from gaussdecode.spark.log.place import Place, read_table
-from gaussdecode.spark.log.schema import (
-    SOURCE,
-    TableSchema,
-    UnknownColumnsError,
-    reads_as,
-)
+from gaussdecode.spark.log.schema import SOURCE, TableSchema, UnknownColumnsError, reads_as
 from gaussdecode.spark.merge.context import Context
 from gaussdecode.spark.merge.engine import Engine
 from gaussdecode.spark.merge.work import Work
 from gaussdecode.spark.target.deletion_vectors import ended_rows, is_current, spans, write_added
-from gaussdecode.spark.target.state_file import (
-    CHANGELOG,
-    CURRENT,
-    HISTORY,
-    StateFile,
-    write_state,
-)
+from gaussdecode.spark.target.state_file import CHANGELOG, CURRENT, HISTORY, StateFile, write_state
 from gaussdecode.spark.target.table_shape import shape_of
 
 PLACE: Final = ("gd_op", "gd_epoch", "gd_lsn", "gd_seq")

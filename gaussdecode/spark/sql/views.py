@@ -32,14 +32,7 @@ from gaussdecode.model.title import split_title
 from gaussdecode.spark.log.landing import Point
 from gaussdecode.spark.log.place import Given
 from gaussdecode.spark.log.sql_text import quoted
-from gaussdecode.spark.query import (
-    changelog,
-    current,
-    history,
-    kept_beside,
-    quarantine,
-    titles,
-)
+from gaussdecode.spark.query import changelog, current, history, kept_beside, quarantine, titles
 from gaussdecode.spark.sql.column_pruning import named_columns
 from gaussdecode.spark.target.session import beside, check_classic
 from gaussdecode.spark.target.state_file import CHANGELOG, HISTORY, QUARANTINE
@@ -204,11 +197,7 @@ def _ask(text: str, tables: "_Tables") -> DataFrame:
 
 
 def register(
-    spark: SparkSession,
-    target: Given,
-    *,
-    at: Point | None = None,
-    root: Given | None = None,
+    spark: SparkSession, target: Given, *, at: Point | None = None, root: Given | None = None
 ) -> list[str]:
     """Create a view of every table, all at one point, for your own queries.
 

@@ -177,10 +177,7 @@ def as_one(versions: list[TableSchema]) -> TableSchema:
         of = by_source[source]
         older = with_dropped(of).columns[len(of[-1].columns) :]
         for column in older:
-            wider = {
-                **wide,
-                source: _of(wide[source], [*wide[source].columns, column]),
-            }
+            wider = {**wide, source: _of(wide[source], [*wide[source].columns, column])}
             with contextlib.suppress(DiffersError):  # the name has another meaning elsewhere
                 found, wide = joined(wider), wider
     return found

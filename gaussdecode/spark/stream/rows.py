@@ -380,10 +380,7 @@ def _maps(
     return pa.MapArray.from_buffers(
         pa.map_(pa.string(), pa.string()),
         rows,
-        [
-            pa.py_buffer(np.packbits(is_there, bitorder="little")),
-            pa.py_buffer(offsets),
-        ],
+        [pa.py_buffer(np.packbits(is_there, bitorder="little")), pa.py_buffer(offsets)],
         children=[
             pa.StructArray.from_arrays(
                 [keys, items],

@@ -108,10 +108,7 @@ def _number(fields: Sequence[Json], last: int) -> int:
     for field in fields:
         if f"{_MAPPING}.id" not in field["metadata"]:
             last += 1
-            field["metadata"] |= {
-                f"{_MAPPING}.id": last,
-                f"{_MAPPING}.physicalName": field["name"],
-            }
+            field["metadata"] |= {f"{_MAPPING}.id": last, f"{_MAPPING}.physicalName": field["name"]}
         if isinstance(field["type"], dict) and field["type"]["type"] == "struct":
             last = _number(field["type"]["fields"], last)
     return last

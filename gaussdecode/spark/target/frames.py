@@ -142,10 +142,7 @@ def _with(schema: TableSchema, names: Container[str]) -> TableSchema:
 
 
 def _rows(
-    spark: SparkSession,
-    schema: T.StructType,
-    paths: Sequence[Place],
-    vectors: Vectors,
+    spark: SparkSession, schema: T.StructType, paths: Sequence[Place], vectors: Vectors
 ) -> Iterator[DataFrame]:
     """Current rows of files."""
     objects = [path for path in paths if isinstance(path, ObjectPath)]
@@ -266,11 +263,7 @@ def _field(column: TableColumn) -> T.StructField:
 _TRANSLATED: Final = frozenset({UNCHANGED, OLD, RAW})
 
 
-def _translated(
-    frame: DataFrame,
-    back: Mapping[str, str],
-    new: TableSchema,
-) -> list[Column]:
+def _translated(frame: DataFrame, back: Mapping[str, str], new: TableSchema) -> list[Column]:
     """Translate our columns that hold column names."""
     result = []
     if UNCHANGED in frame.columns:
