@@ -19,12 +19,26 @@ from kit.turns import has_its_turn
 from kit.unit import is_unit, refuse
 
 from gaussdecode.cli import main
+from gaussdecode.demo import ports
 from gaussdecode.land.files import Files
 
 gc.disable()  # until all is imported and collected, which stays
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as the daemon has it; threads would spin
 
 Daemon.is_forked = True
+
+
+def _take_own_ports() -> None:
+    """Leave each worker a part of the ports: a server of another one may be about to start, or be down."""
+    number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    count = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    first, end = ports._LOWEST_PORT, ports._ephemeral_start()
+    share = (end - first) // count
+    setattr(ports, "_LOWEST_PORT", first + number * share)  # noqa: B010 - mypy: it is constant elsewhere
+    ports._ephemeral_start = lambda: first + (number + 1) * share
+
+
+_take_own_ports()
 
 # How long an example takes is the machine's matter, and no test judges by it.
 settings.register_profile(

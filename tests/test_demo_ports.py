@@ -20,9 +20,19 @@ def test_used_ports_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         busy, free = taken.getsockname()[1], ports.free_port()
+        monkeypatch.setattr(ports, "_given", set())
         draws = iter([busy, busy, free])
         monkeypatch.setattr(random, "randrange", lambda *_: next(draws))
         assert ports.free_port() == free
+
+
+def test_no_port_is_given_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server of the first may be down for a moment."""
+    first, second = ports.free_port(), ports.free_port()
+    monkeypatch.setattr(ports, "_given", set())
+    draws = iter([first, first, second])
+    monkeypatch.setattr(random, "randrange", lambda *_: next(draws))
+    assert [ports.free_port(), ports.free_port()] == [first, second]
 
 
 def test_none_is_free(monkeypatch: pytest.MonkeyPatch) -> None:

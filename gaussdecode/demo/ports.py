@@ -9,6 +9,7 @@ _EPHEMERAL_RANGE: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _LOWEST_PORT: Final = 10240  # below are the ports of well-known servers
 _USUAL_EPHEMERAL: Final = 32768
 _TRIES: Final = 200
+_given: set[int] = set()
 
 
 def free_port() -> int:
@@ -16,7 +17,7 @@ def free_port() -> int:
 
     A port that the kernel chooses for ``bind`` comes from the same range as the local ports
     of connections, so that any connection of the machine may have taken it before the server
-    is there, or while it restarts.
+    is there, or while it restarts. For the same reason a process is given no port twice.
 
     Raises:
         OSError: every port that was tried is in use.
@@ -30,6 +31,8 @@ def free_port() -> int:
             except OSError:
                 continue
             found: int = probe.getsockname()[1]
+        if found not in _given:
+            _given.add(found)
             return found
     raise OSError(f"no free TCP port on 127.0.0.1 among {_TRIES} from {_LOWEST_PORT} to {end - 1}")
 
