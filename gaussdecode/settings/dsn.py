@@ -209,11 +209,11 @@ def _value_problems(parameters: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     for port in parameters.get("port", "").split(","):
         if port and not (port.isascii() and port.isdigit() and 0 < int(port[:6]) < 65536):
             yield "port", "port is not a number from 1 to 65535"
-    for key in _NUMBERS & parameters.keys():
+    for key in sorted(_NUMBERS & parameters.keys()):
         digits = parameters[key].removeprefix("-")
         if not (digits.isascii() and digits.isdigit() and len(digits) < 10):
             yield key, f"{key} is not a whole number"
-    for key in _WORDS.keys() & parameters.keys():
+    for key in sorted(_WORDS.keys() & parameters.keys()):
         if parameters[key] and parameters[key] not in _WORDS[key]:
             near = difflib.get_close_matches(parameters[key].replace("_", "-"), _WORDS[key], 1)
             meant = f"; did you mean {near[0]}?" if near else ""

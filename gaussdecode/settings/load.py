@@ -247,7 +247,7 @@ class _Reader:
         kind: SourceKind = fields["source"].get("kind", SourceKind.POSTGRESQL)
         if "slot" in self._tree:
             self.complain("slot", "belongs under each of sources")
-        for key in self._sub("source").keys() & {"dsn", "ha-port"}:
+        for key in sorted(self._sub("source").keys() & {"dsn", "ha-port"}):
             self.complain(f"source.{key}", "belongs under each of sources")
         if kind is SourceKind.CAPTURE:
             self.complain("sources", "has no use with kind capture")

@@ -285,7 +285,7 @@ def doubtful_values(config: Config) -> Iterator[str]:
             f"its buffer anew for almost every batch; use {_LEAST_KEPT} or more"
         )
     if config.source.kind is SourceKind.GAUSSDB:
-        for name in {"logical-receiver-num", "slice-id"} & decoding.given.keys():
+        for name in sorted({"logical-receiver-num", "slice-id"} & decoding.given.keys()):
             yield f"decoding.{name}: has an effect on peek only, not on a landing"
 
 

@@ -282,7 +282,7 @@ def _raw_from_old(rows: pa.Table, fill: list[set[str]]) -> pa.Table:
     result = []
     for pairs, names in zip(raw.to_pylist(), fill, strict=True):
         texts = dict(pairs or ())
-        texts.update({n: texts[OLD_PREFIX + n] for n in names if OLD_PREFIX + n in texts})
+        texts.update({n: texts[OLD_PREFIX + n] for n in sorted(names) if OLD_PREFIX + n in texts})
         result.append(list(texts.items()) or None)
     return rows.set_column(rows.column_names.index(RAW), RAW, pa.array(result, RAW_TYPE))
 

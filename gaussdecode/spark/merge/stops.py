@@ -130,7 +130,7 @@ class Stops:
     def applied_or_stopped(self) -> dict[str, Applied]:
         """How far each table is applied or stopped, with an operator's declarations about columns."""
         applied = self._applied()
-        for table in {*applied, *self.before}:
+        for table in (*applied, *sorted(self.before.keys() - applied.keys())):
             state, stop = applied.get(table, Applied()), self.before.get(table)
             applied[table] = dataclasses.replace(
                 state,
