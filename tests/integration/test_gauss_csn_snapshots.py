@@ -73,12 +73,12 @@ def caught_up(daemon: GaussDaemon, cluster: GaussCluster) -> None:
     last = max(of.csn for of in cluster.history())
 
     def is_there() -> bool:
-        entries = landing.read_entries(daemon.root)
-        return bool(entries) and all(
-            (of["csn"] or 0) >= last for of in entries[-1]["positions"].values()
+        newest = landing.newest_entry(daemon.root)
+        return newest is not None and all(
+            (of["csn"] or 0) >= last for of in newest["positions"].values()
         )
 
-    wait_until(is_there, f"CSN {last}", 60)
+    wait_until(is_there, f"CSN {last}")
 
 
 def snapshots_of(daemon: GaussDaemon) -> list[Json]:
@@ -228,11 +228,14 @@ def test_a_bounded_spool_and_a_long_statement(one: GaussCluster, tmp_path: Path)
         wait_until(lambda: bool(server.snapshots), "a view")
         for number in range(31, 131):
             insert(number)
+        waits = ["waiting for the transactions that run on the server"]
+
+        def reasons() -> list[str]:
+            return [of["reason"] for of in daemon.record()["snapshot"].values()]
+
+        daemon.wait_while_running(lambda: reasons() == waits, "it says what it waits for")
         time.sleep(3)
-        tables = daemon.record()["snapshot"]
-        assert [of["reason"] for of in tables.values()] == [
-            "waiting for the transactions that run on the server"
-        ]
+        assert reasons() == waits
         held.commit()
         daemon.wait_while_running(lambda: is_done(daemon), "the table")
         caught_up(daemon, one)

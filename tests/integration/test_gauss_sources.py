@@ -43,5 +43,5 @@ def test_serial_nodes_go_on_when_they_are_quiet(cluster: GaussCluster, tmp_path:
         history.run(1440)
         history.finish()
         last = max(of.csn for of in cluster.history())
-        wait_until(lambda: daemon.watermark() >= last, f"CSN {last}", seconds=60)
+        wait_until(lambda: daemon.watermark() >= last, f"CSN {last}")
         assert daemon.stop() == 0

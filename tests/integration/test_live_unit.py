@@ -78,7 +78,7 @@ def test_killed_tests_leave_no_machine(tmp_path: Path) -> None:
         (group,) = groups_of(name)
         assert "populated 1" in (group / "cgroup.events").read_text()
         tests.kill()
-    wait_until(lambda: "populated 0" in (group / "cgroup.events").read_text(), "it ends", 30)
+    wait_until(lambda: "populated 0" in (group / "cgroup.events").read_text(), "it ends")
     assert all(is_removed(each) for each in below(group))
 
 

@@ -326,8 +326,8 @@ class Daemon:
 
     def durable_lsn(self) -> int:
         """Position of the newest entry; 0 while there is none."""
-        names = sorted((self.root / "commits").glob("[0-9]*.json"))
-        return landing.position(json.loads(names[-1].read_text())) if names else 0
+        newest = landing.newest_entry(self.root)
+        return 0 if newest is None else landing.position(newest)
 
     def land_a_row(self) -> None:
         """Begin with a table of one row that comes in the stream, and stop."""

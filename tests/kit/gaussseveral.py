@@ -52,19 +52,19 @@ class SeveralDaemon(GaussDaemon):
 
     def watermark(self) -> int:
         """The CSN up to which everything has landed."""
-        entries = landing.read(self.root).entries
-        csns = {position["csn"] or 0 for position in entries[-1]["positions"].values()}
+        newest = landing.newest_entry(self.root)
+        assert newest is not None
+        csns = {position["csn"] or 0 for position in newest["positions"].values()}
         assert len(csns) == 1
         return csns.pop()
 
-    def catch_up_csn(self, seconds: float = 60) -> None:
+    def catch_up_csn(self) -> None:
         """Wait until all that committed has landed."""
         assert isinstance(self.database, ClusterDatabase)
         last = self.database.last_csn()
         wait_until(
-            lambda: bool(landing.read(self.root).entries) and self.watermark() >= last,
+            lambda: bool(landing.newest_entry(self.root)) and self.watermark() >= last,
             f"CSN {last}",
-            seconds=seconds,
         )
 
 
@@ -126,5 +126,6 @@ def check_entries(entries: list[Json]) -> None:
 
 def positions(root: Path) -> dict[str, Lsn]:
     """Of each source in the newest entry."""
-    newest = landing.read(root).entries[-1]
+    newest = landing.newest_entry(root)
+    assert newest is not None
     return {name: Lsn(of["lsn"]) for name, of in newest["positions"].items()}

@@ -135,6 +135,15 @@ def read_entries(root: Path) -> list[Json]:
     return [entries[n] for n in sorted(entries)]
 
 
+def newest_entry(root: Path) -> Json | None:
+    """Read the newest entry alone, as waits do again and again; None while there is none."""
+    path = max((root / "commits").glob("[0-9]*.json"), default=None)  # all names are equally long
+    if path is None:
+        return None
+    entry: Json = json.loads(path.read_text())
+    return entry
+
+
 def read(root: Path, source: str | None = None) -> Landing:
     """Read a whole landing, or what it has of one of several sources."""
     entries = read_entries(root)

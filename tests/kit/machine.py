@@ -104,7 +104,7 @@ class Machine:
         self._outer.kill()
         self._outer.wait()
         for group in groups:
-            wait_until(lambda group=group: is_removed(group), "the control group is empty", 30)  # type: ignore[misc]
+            wait_until(lambda group=group: is_removed(group), "the control group is empty")  # type: ignore[misc]
 
     @property
     def root(self) -> Path:

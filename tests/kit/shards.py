@@ -49,7 +49,7 @@ class ShardsDaemon(Daemon):
         for shard in self.shards.values():
             shard.execute(text)
 
-    def catch_up_all(self, seconds: float = 100) -> None:
+    def catch_up_all(self) -> None:
         """Wait until all that is committed now has landed, of each; starts the daemon again."""
         targets = {name: int(shard.wal_end()) for name, shard in self.shards.items()}
         self.mark_all()
@@ -57,12 +57,12 @@ class ShardsDaemon(Daemon):
         def is_landed() -> bool:
             if not self.is_running:
                 self.start()
-            entries = landing.read_entries(self.root)  # none before all have connected
-            newest = entries[-1]["positions"] if entries else {}
-            return bool(newest) and all(newest[name]["lsn"] > at for name, at in targets.items())
+            newest = landing.newest_entry(self.root)  # none before all have connected
+            positions = newest["positions"] if newest else {}
+            return bool(newest) and all(positions[name]["lsn"] > at for name, at in targets.items())
 
         try:
-            wait_until(is_landed, f"landing up to {targets}", seconds)
+            wait_until(is_landed, f"landing up to {targets}")
         except AssertionError as error:
             senders = "\n".join(shard.senders() for shard in self.shards.values())
             stands = f"{json.dumps(self.status(), indent=1)}\n{senders}"
