@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
@@ -12,16 +13,20 @@ import pytest
 from kit import landing
 from kit.daemon import wait_until
 from kit.postgres import Database, Postgres
+from kit.served import Replication, Served
 from kit.shards import ShardsDaemon, check_shards, prepared
 from kit.workload import Workload, prepare
 
 from gaussdecode.cli import main
 from gaussdecode.errors import EX_OK, ConfigError
 from gaussdecode.land.failpoints import VARIABLE
+from gaussdecode.serve.errors import ServeError
 from gaussdecode.settings.load import load
 
 pytestmark = pytest.mark.integration
 Shards = dict[str, Database]
+SKIPS = "(\"skip-empty-xacts\" '1')"
+TRUNCATE = b": TRUNCATE:"
 
 
 @pytest.fixture
@@ -57,6 +62,53 @@ def test_every_shard_lands(shards: Shards, tmp_path: Path, streaming: str) -> No
         daemon.catch_up_all()
         assert daemon.stop() == 0
     check_shards(daemon.root, shards)
+    if streaming == "off":
+        check_served(daemon.root, shards)
+
+
+def check_served(root: Path, shards: Shards) -> None:
+    """A client of each source gets that source's transactions alone, in the order of its LSNs."""
+    served_of = {name: transactions(root, name) for name in shards}
+    for name, expected in served_of.items():
+        middle, end = expected[len(expected) // 2][0], expected[-1][0]
+        with Served(root) as served:
+            with served.connect(
+                dbname=name, options="-c gaussdecode.start_lsn=earliest"
+            ) as session:
+                session.execute(
+                    "SELECT pg_create_logical_replication_slot(%s, 'test_decoding')", [name]
+                )
+            client = Replication(served, name, 0, SKIPS, dbname=name)
+            assert counted(client.until(end)) == expected
+            client.confirm(middle)
+            client.next()
+            client.close()
+            with pytest.raises(ServeError, match="was not created in this database"):
+                Replication(served, name, dbname=next(of for of in shards if of != name))
+    with Served(root) as served:
+        for name, expected in served_of.items():
+            middle, end = expected[len(expected) // 2][0], expected[-1][0]
+            client = Replication(served, name, 0, SKIPS, dbname=name)
+            assert counted(client.until(end)) == [of for of in expected if of[0] > middle]
+            client.close()
+
+
+def transactions(root: Path, source: str) -> list[tuple[int, int]]:
+    """End and number of rows of the transactions that changed tables."""
+    rows = Counter(change.order[1] for change in landing.read(root, source).streamed)
+    return sorted(rows.items())
+
+
+def counted(messages: list[tuple[int, bytes]]) -> list[tuple[int, int]]:
+    """The same, of messages of test_decoding; a TRUNCATE of several tables is one message."""
+    found, rows = [], 0
+    for lsn, data in messages:
+        if data.startswith(b"table "):
+            rows += data.partition(b": TRUNCATE:")[0].count(b", ") + 1 if TRUNCATE in data else 1
+        elif data.startswith(b"COMMIT") and rows:
+            found.append((lsn, rows))
+            rows = 0
+    return found
 
 
 def test_killed_between_the_publications_of_two_sources(
