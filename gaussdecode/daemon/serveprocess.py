@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from gaussdecode import logs
+from gaussdecode import limits, logs
 from gaussdecode.daemon.serving import Task
 from gaussdecode.daemon.status.http import MonitoringServer
 from gaussdecode.daemon.status.tls import PortTls
@@ -24,6 +24,7 @@ from gaussdecode.settings.types import Address
 
 _ALIVE_SECONDS: Final = 30.0  # arbitrary: the event loop has a turn in every second
 _BEAT_SECONDS: Final = 1.0
+_FILES: Final = 512  # arbitrary: of the landing, and of the process itself
 _log = logs.get_logger("serve")
 
 
@@ -43,6 +44,7 @@ async def serve(task: Task, started: Callable[[int], None], stop: asyncio.Event)
     from gaussdecode.serve.outputs.registry import PLUGINS
 
     settings = task.settings
+    limits.allow_descriptors(2 * settings.connections + _FILES)  # a stream has two of its socket
     files = serve_port_files(settings)
     tls = None if files is None else PortTls(files).context
     server = Server(task.root, settings, PLUGINS, tls, task.keep, task.slots_root)
