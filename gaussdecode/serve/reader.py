@@ -47,8 +47,8 @@ _CHUNK_BYTES: Final = 1 << 20  # of a file; each client holds its messages, seve
 _CHUNK_ROWS: Final = 1 << 14  # arbitrary; each client holds messages of so many
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _SEQ_BITS: Final = 40  # rows of a transaction; the rest numbers the transactions of an entry
-WAL_ALIGNMENT: Final = 8
-"""Records of the log begin and end at multiples of it: what comes between two of them has numbers in between."""
+LEAST_RECORD: Final = 24
+"""Bytes of a record's header: what comes between the ends of two records has the numbers in between."""
 _SKIPPED: Final = frozenset({"gd_epoch", "gd_lsn", "gd_csn", "gd_xid", "gd_ts", "gd_source"})
 
 Wanted = Callable[[str, str], bool]
@@ -306,7 +306,7 @@ class LandingReader:
             for n, at in self._snapshots
             if first <= n < position.n
             and at.epoch == position.epoch
-            and at.lsn + WAL_ALIGNMENT > position.lsn
+            and at.lsn + LEAST_RECORD > position.lsn
         ]
 
     def check(self, entry: CommitEntry) -> None:

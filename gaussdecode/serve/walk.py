@@ -18,7 +18,7 @@ from gaussdecode.model.landing import EntryKind
 from gaussdecode.serve.block import Block
 from gaussdecode.serve.errors import ServeError
 from gaussdecode.serve.feed import Feed
-from gaussdecode.serve.reader import WAL_ALIGNMENT, ReadPosition
+from gaussdecode.serve.reader import LEAST_RECORD, ReadPosition
 
 _Result = TypeVar("_Result")
 
@@ -226,7 +226,7 @@ class Walk:
             self._snapshots = [
                 of
                 for of in self._snapshots
-                if not of.is_sent or of.lsn + WAL_ALIGNMENT > reached.lsn
+                if not of.is_sent or of.lsn + LEAST_RECORD > reached.lsn
             ]
             return Found(None, self._at)
 
@@ -237,9 +237,9 @@ class Walk:
         said = entry.extra["snapshot"]
         lsn = int(said["lsn"])
         same = sum(of.lsn == lsn for of in self._snapshots)
-        end_lsn = lsn + min(same + 1, WAL_ALIGNMENT - 1)
+        end_lsn = lsn + min(same + 1, LEAST_RECORD - 1)
         # Those that have to share the last number come again, rather than be missing.
-        is_exact = same + 1 < WAL_ALIGNMENT - 1
+        is_exact = same + 1 < LEAST_RECORD - 1
         confirmed = self._start.lsn
         whole = frozenset(
             (of["schema"], of["name"]) for of in said["tables"].values() if of["where"] is None
@@ -335,5 +335,5 @@ class Walk:
             return True
         position = self._feed.position_after(entry)
         # What a client confirmed of a snapshot there may be after what begins there.
-        lsn = self._start.lsn - (WAL_ALIGNMENT if self._snapshots else 0)
+        lsn = self._start.lsn - (LEAST_RECORD if self._snapshots else 0)
         return (position.epoch, position.lsn) <= (self.epoch, lsn)
