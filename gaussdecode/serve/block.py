@@ -186,6 +186,11 @@ class Output(Protocol):
         """Whether `pg_logical_slot_peek_changes` may show its messages as text."""
         ...
 
+    @property
+    def has_unchanged(self) -> bool:
+        """Whether a client can tell a large value that an update did not change from NULL."""
+        ...
+
     def write(self, block: Block) -> Messages:
         """Write all messages of a block."""
         ...

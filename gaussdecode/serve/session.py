@@ -71,6 +71,12 @@ _DURATION: Final = re.compile(r"([0-9]{1,10})\s*(ms|s|min|h|d)?")
 _FACTORS: Final = {None: 1, "ms": 1, "s": 1000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _STARTUP_KEYS: Final = frozenset({"user", "database", "replication", "options"})
 _MOST_PREPARED: Final = 1000  # arbitrary
+_NO_SIGN: Final = ServeError(
+    "01000",
+    "style b has no sign for a large value that an update did not change: PostgreSQL does not send it, and the "
+    "column is missing from the row",
+    hint="Do not take a missing column for NULL. Styles t and j, pgoutput and test_decoding have a sign.",
+)
 
 
 def milliseconds(text: str) -> int:
@@ -824,10 +830,12 @@ class Session:
         return self.server.feeds.feed(account.tables, account.wants, source)
 
     def output_of(self, plugin: str, options: Mapping[str, str | None]) -> Output:
-        """Make a plug-in."""
+        """Make a plug-in; the client is told of what its output cannot show."""
         made = self.server.plugin(plugin)(options)
         statements.check_order(options.get("output-order"), is_by_csn=self.is_by_csn)
         return made
+        if not made.has_unchanged and self.server.facts(self._database).kind == "postgresql":
+            self.connection.write(messages.warning(_NO_SIGN))
 
     async def create_slot(self, name: str, plugin: str, *, is_temporary: bool) -> Slot:
         """Create a slot at the end of what has landed, or where the session's setting says."""

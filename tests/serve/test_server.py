@@ -383,6 +383,24 @@ def test_decode_status(served: Served, session: Session) -> None:
 
 
 def test_what_a_stream_holds() -> None:
+def test_style_b_warns(served: Served, session: Session) -> None:
+    """Over a landing of PostgreSQL, of columns that may be missing; the other styles have a sign."""
+    told: list[str | None] = []
+    session.add_notice_handler(lambda notice: told.append(notice.message_primary))
+    served.add_slot("unchanged", plugin="mppdb_decoding")
+    query = (
+        "SELECT * FROM pg_logical_slot_peek_binary_changes('unchanged', NULL, 1, %s, '2', %s, %s)"
+    )
+    session.execute(query, ["parallel-decode-num", "decode-style", "t"])
+    assert not told
+    session.execute(query, ["parallel-decode-num", "decode-style", "b"])
+    client = Replication(served, "unchanged", 0, "(\"parallel-decode-num\" '2')")
+    client.close()
+    assert [text and text[:60] for text in told] == [
+        "style b has no sign for a large value that an update did not"[:60]
+    ]
+
+
     """Rows that wait for the plug-in, then messages that wait for the client, by transactions."""
     seen: list[tuple[int, tuple[int, int, int], int]] = []
 

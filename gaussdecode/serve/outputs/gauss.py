@@ -171,6 +171,7 @@ class GaussOutput(Planned):
             asked = read["decode-style"] if "decode-style" in options else None
             style = str(asked).encode() if asked else _PARALLEL.get(plugin, b"b")
         self._style = style
+        self.has_unchanged = style != b"b"
         self.is_text = style != b"b" and not (read.is_parallel and read["sending-batch"])
         self._batch = int(str(read["sending-batch"])) if read.is_parallel else 0
         self._has_heartbeat = bool(read["enable-heartbeat"])

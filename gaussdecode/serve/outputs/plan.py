@@ -197,6 +197,8 @@ class Planned:
         has_messages: logical messages are written.
     """
 
+    has_unchanged = True
+
     def __init__(
         self,
         writer: Writer,
