@@ -5,7 +5,7 @@ frames them for a client. None of the three looks at single rows in Python.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Final, Protocol
 
 import numpy as np
@@ -193,6 +193,17 @@ class Output(Protocol):
 
     def write(self, block: Block) -> Messages:
         """Write all messages of a block."""
+        ...
+
+    def state(self, block: Block) -> Hashable:
+        """What was written before, as far as messages of a block depend on it.
+
+        Outputs with the same options and the same state write the same messages.
+        """
+        ...
+
+    def resume(self, block: Block, state: Hashable) -> None:
+        """Go on as if it had written a block, by the state of an output that has."""
         ...
 
     def heartbeat(self, lsn: int, flushed_lsn: int, time_us: int) -> bytes | None:

@@ -1,7 +1,10 @@
 """The bytes of one client: exact reads with a bound, writes that wait while the client is slow."""
 
 import asyncio
+import contextlib
+import socket
 import ssl
+from collections.abc import Callable
 from typing import Final
 
 from gaussdecode.serve import messages
@@ -35,6 +38,8 @@ class Connection(asyncio.Protocol):
         self._room: asyncio.Event = asyncio.Event()
         self._room.set()
         self._transport: asyncio.Transport | None = None
+        self._socket: socket.socket | None = None  # a second handle, for what needs no copy
+        self._output: asyncio.Future[None] | None = None
         self.limit = messages.STARTUP_BYTES
         self.heard = asyncio.get_running_loop().time()
 
@@ -66,6 +71,10 @@ class Connection(asyncio.Protocol):
         self._is_over = True
         self._wake()
         self._room.set()
+        self._resume()
+        if self._socket is not None:
+            asyncio.get_running_loop().remove_writer(self._socket)
+            self._socket.close()
 
     def pause_writing(self) -> None:
         """The client is slow."""
@@ -78,6 +87,10 @@ class Connection(asyncio.Protocol):
     def _wake(self) -> None:
         if self._input is not None and not self._input.done():
             self._input.set_result(None)
+
+    def _resume(self) -> None:
+        if self._output is not None and not self._output.done():
+            self._output.set_result(None)
 
     # ---- the session calls these -----------------------------------------------------------
 
@@ -150,8 +163,86 @@ class Connection(asyncio.Protocol):
             ClientGoneError: the client is gone.
         """
         await self._room.wait()
+        self._check()
+
+    def _check(self) -> None:
         if self._is_over or self.transport.is_closing():
             raise ClientGoneError
+
+    async def send(
+        self, data: bytes, waiting: Callable[[], contextlib.AbstractContextManager[None]]
+    ) -> None:
+        """Send whole messages, and wait until the system has taken them: many clients share these bytes.
+
+        The transport would copy what the system does not take at once. While this waits, `is_clogged`
+        is true, and nothing else may be written. Where it is cancelled, the rest goes out before what
+        is written later.
+
+        Args:
+            data: the messages.
+            waiting: entered while the client makes this wait.
+
+        Raises:
+            ClientGoneError: the client is gone.
+        """
+        self._check()
+        rest = memoryview(data)
+        if self._direct() is None:
+            self.write(data)
+            rest = rest[:0]
+        elif not self.transport.get_write_buffer_size():
+            rest = rest[self._give(rest) :]
+        if not rest and not self.is_clogged:
+            await asyncio.sleep(0)  # others have their turn
+            return
+        with waiting():
+            if rest:
+                await self._send_rest(rest)
+            await self.drain()
+
+    async def _send_rest(self, rest: memoryview) -> None:
+        try:
+            self.transport.set_write_buffer_limits(0)
+            await self.drain()
+            self._room.clear()
+            while rest:
+                await self._writable()
+                rest = rest[self._give(rest) :]
+        finally:
+            self._room.set()
+            self.transport.set_write_buffer_limits(self._high_water)
+            self.write(bytes(rest))
+
+    def _direct(self) -> socket.socket | None:
+        """The socket, where bytes may go past the transport: without TLS."""
+        own = self.transport.get_extra_info("socket")
+        if self._socket is None and own is not None and not self.is_encrypted:
+            self._socket = own.dup()
+        return self._socket
+
+    def _give(self, data: memoryview) -> int:
+        """Give the system what it takes at once of some bytes; gives how many."""
+        assert self._socket is not None
+        try:
+            return self._socket.send(data)
+        except (BlockingIOError, InterruptedError):
+            return 0
+        except OSError:
+            self.transport.abort()
+            raise ClientGoneError from None
+
+    async def _writable(self) -> None:
+        """Wait until the system takes more."""
+        assert self._socket is not None
+        loop = asyncio.get_running_loop()
+        self._output = loop.create_future()
+        loop.add_writer(self._socket, self._resume)
+        try:
+            await self._output
+        finally:
+            if not self._is_over:
+                loop.remove_writer(self._socket)
+        self._check()
 
     async def start_tls(self, context: ssl.SSLContext, seconds: float) -> None:
         """Go on with TLS.

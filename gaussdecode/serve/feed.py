@@ -1,17 +1,19 @@
 """Give entries and blocks of one landing to many clients.
 
-A block that was read is kept for the other clients at the same position, up to a bound in bytes. What reads on in
-an entry is kept too, so that each client continues where it, or another one, stopped. One task looks for the
-next entry, and only while a client waits for it. What reads files runs in threads. A store is asked once a second.
+A block that was read is kept for the other clients at the same position, and so are its messages, framed, for those
+with the same options; both up to one bound in bytes. What reads on in an entry is kept too, so that each client
+continues where it, or another one, stopped. One task looks for the next entry, and only while a client waits for
+it. What reads files and writes messages runs in threads. A store is asked once a second.
 """
 
 import asyncio
 import collections
 import concurrent.futures
 import contextlib
+import dataclasses
 import itertools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Hashable, Iterator
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -21,8 +23,10 @@ from gaussdecode.errors import GaussDecodeError, MirrorError
 from gaussdecode.logs import Event, get_logger
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.lsn import Lsn
-from gaussdecode.serve.block import Block
+from gaussdecode.serve._framing import xlog_data
+from gaussdecode.serve.block import Block, Messages, Output
 from gaussdecode.serve.errors import ServeError
+from gaussdecode.serve.messages import EPOCH_2000_US
 from gaussdecode.serve.reader import LandingReader, ReadPosition, Wanted, every_table
 from gaussdecode.spark.log.landing import Landing
 from gaussdecode.spark.log.place import Place
@@ -33,11 +37,66 @@ _STORE_POLL_SECONDS: Final = 1.0  # of a store; a request each, while a client w
 _STORE_LIST_SECONDS: Final = 30.0
 _CURSORS: Final = 64  # arbitrary: entries that are partly read, each with open files
 _ENTRIES: Final = 256  # arbitrary
-_KEPT_BYTES: Final = 1024  # what is kept besides the rows; about
+_KEPT_BYTES: Final = 1024  # what is kept besides rows and messages; about
+_PART_BYTES: Final = 1 << 20  # of messages; what is sent of a block at once
 _WHOLE: Final = ReadPosition(-1, 0, 0)
 _Result = TypeVar("_Result")
 _Key = tuple[int, int]
 _log = get_logger("serve")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Part:
+    """Whole messages of a block, framed as CopyData. The server's time in them is that at which they were framed.
+
+    Attributes:
+        data: the bytes.
+        messages: how many.
+        sent: the highest LSN that a client may confirm after them.
+        held: messages of the block from here on, their transactions and bytes.
+    """
+
+    data: bytes
+    messages: int
+    sent: int
+    held: tuple[int, int, int]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Written:
+    """All messages of a block.
+
+    Attributes:
+        parts: in order.
+        state: of the output that wrote them.
+    """
+
+    parts: tuple[Part, ...]
+    state: Hashable
+
+
+def framed(written: Messages) -> tuple[Part, ...]:
+    """Frame messages for clients that stream."""
+    count = len(written.ends)
+    time_us = time.time_ns() // 1000 - EPOCH_2000_US
+    parts = []
+    first = 0
+    while first < count:
+        begin = int(written.ends[first - 1]) if first else 0
+        last = int(np.searchsorted(written.ends, begin + _PART_BYTES, "right"))
+        last = max(last, first + 1)
+        of = (written.content, written.ends, written.start_lsn, written.end_lsn)
+        transactions = int(written.transaction[-1] - written.transaction[first]) + 1
+        parts.append(
+            Part(
+                xlog_data(*of, first, last, time_us),
+                last - first,
+                int(written.end_lsn[first:last].max()),
+                (count - first, transactions, len(written.content) - begin),
+            )
+        )
+        first = last
+    return tuple(parts)
 
 
 def block_bytes(block: Block) -> int:
@@ -49,10 +108,6 @@ def block_bytes(block: Block) -> int:
     arrays += (of.xid, of.end_lsn, of.commit_lsn, of.first_lsn, of.csn, of.time_us, of.row_ends)
     size = sum(int(rows.rows.nbytes) for rows in block.tables)
     return size + sum(array.nbytes for array in arrays)
-
-
-def _kept_bytes(block: Block | None) -> int:
-    return _KEPT_BYTES + (0 if block is None else block_bytes(block))
 
 
 class LogEnd:
@@ -163,7 +218,7 @@ class Feed:
     Args:
         reader: reads the landing.
         end: end of the log.
-        cache_bytes: bound of the blocks that are kept.
+        cache_bytes: bound of the blocks and messages that are kept.
         pool: threads that read.
         keep: `landing.max-slot-keep-size`, for errors; None where it is not known.
     """
@@ -182,10 +237,10 @@ class Feed:
         self._limit = cache_bytes
         self._pool = pool
         self._entries: collections.OrderedDict[int, CommitEntry] = collections.OrderedDict()
-        self._blocks: collections.OrderedDict[_Key, Block | None] = collections.OrderedDict()
+        self._kept: collections.OrderedDict[Hashable, tuple[Any, int]] = collections.OrderedDict()
         self._bytes = 0
         self._cursors: collections.OrderedDict[_Key, Iterator[Block]] = collections.OrderedDict()
-        self._reading: dict[_Key, asyncio.Task[Block | None]] = {}
+        self._making: dict[Hashable, asyncio.Task[Any]] = {}
 
     async def call(self, work: Callable[[], _Result]) -> _Result:
         """Run what may block in a thread; errors of the landing become errors for the client."""
@@ -249,44 +304,77 @@ class Feed:
 
     async def check(self, entry: CommitEntry) -> None:
         """Refuse an entry after which rows are missing, or may be."""
-        await self.call(lambda: self.reader.check(entry))
+
+        async def check() -> tuple[None, int]:
+            await self.call(lambda: self.reader.check(entry))
+            return None, 0
+
+        await self._once(("check", entry.n), check)
 
     async def block(self, entry: CommitEntry, index: int) -> Block | None:
         """Block `index` of an entry; None after its last one."""
-        key = (entry.n, index)
-        if key in self._blocks:
-            self._blocks.move_to_end(key)
-            return self._blocks[key]
-        task = self._reading.get(key)
-        if task is None:
-            task = asyncio.create_task(self._read(entry, index))
-            self._reading[key] = task
-            task.add_done_callback(lambda _: self._reading.pop(key, None))
-        return await asyncio.shield(task)
+        return await self._once((entry.n, index), lambda: self._read(entry, index))
 
-    async def _read(self, entry: CommitEntry, index: int) -> Block | None:
-        key = (entry.n, index)
-        cursor = self._cursors.pop(key, None)
+    async def write(self, output: Output, block: Block, name: Hashable) -> tuple[Part, ...]:
+        """Messages of a block, framed; written once for all clients that get the same.
+
+        Args:
+            output: of the client; it has written the block afterwards.
+            block: any.
+            name: of the block, the plug-in and its options; None where nobody else gets this block.
+        """
+        if name is None:
+            return await self.call(lambda: framed(output.write(block)))
+
+        async def write() -> tuple[Written, int]:
+            parts = await self.call(lambda: framed(output.write(block)))
+            return Written(parts, output.state(block)), sum(len(part.data) for part in parts)
+
+        written: Written = await self._once(("messages", name, output.state(block)), write)
+        output.resume(block, written.state)
+        return written.parts
+
+    async def _once(
+        self, key: Hashable, make: Callable[[], Awaitable[tuple[_Result, int]]]
+    ) -> _Result:
+        """What is kept under a key; else it is made, by one task for all that wait, and kept with its size."""
+        if key in self._kept:
+            self._kept.move_to_end(key)
+            found: _Result = self._kept[key][0]
+            return found
+        task = self._making.get(key)
+        if task is None:
+            task = asyncio.create_task(self._make(key, make))
+            self._making[key] = task
+            task.add_done_callback(lambda _: self._making.pop(key, None))
+        made: _Result = await asyncio.shield(task)
+        return made
+
+    async def _make(
+        self, key: Hashable, make: Callable[[], Awaitable[tuple[_Result, int]]]
+    ) -> _Result:
+        made, size = await make()
+        size += _KEPT_BYTES
+        if size <= self._limit:
+            self._kept[key] = made, size
+            self._bytes += size
+            while self._bytes > self._limit:
+                _, (_, dropped) = self._kept.popitem(last=False)
+                self._bytes -= dropped
+        return made
+
+    async def _read(self, entry: CommitEntry, index: int) -> tuple[Block | None, int]:
+        cursor = self._cursors.pop((entry.n, index), None)
         if cursor is None:
             blocks = self.reader.blocks(entry, _WHOLE)
             cursor = itertools.islice(blocks, index, None)
         block = await self.call(lambda: next(cursor, None))
-        if block is not None:
-            self._cursors[entry.n, index + 1] = cursor
-            if len(self._cursors) > _CURSORS:
-                self._cursors.popitem(last=False)
-        self._keep(key, block)
-        return block
-
-    def _keep(self, key: _Key, block: Block | None) -> None:
-        size = _kept_bytes(block)
-        if size > self._limit:
-            return
-        self._blocks[key] = block
-        self._bytes += size
-        while self._bytes > self._limit:
-            _, dropped = self._blocks.popitem(last=False)
-            self._bytes -= _kept_bytes(dropped)
+        if block is None:
+            return None, 0
+        self._cursors[entry.n, index + 1] = cursor
+        if len(self._cursors) > _CURSORS:
+            self._cursors.popitem(last=False)
+        return block, block_bytes(block)
 
 
 class Feeds:
@@ -294,7 +382,7 @@ class Feeds:
 
     Args:
         root: of the landing, or of its mirror.
-        cache_bytes: bound of the blocks that each feed keeps.
+        cache_bytes: bound of the blocks and messages that each feed keeps.
         threads: that read and write messages.
         keep: `landing.max-slot-keep-size`, for errors; None where it is not known.
     """

@@ -755,10 +755,11 @@ class Session:
                 seconds = milliseconds(timeout) / 1000
             include_snapshot = statements.take_include_snapshot(options, is_by_csn=self.is_by_csn)
             output = self.output_of(slot.plugin, options)
+            kind = (slot.plugin, frozenset(options.items()))
             start = dataclasses.replace(statements.start_of(slot), lsn=max(slot.lsn, command.lsn))
             self.stream = Stream(
-                self.connection, self.feed(), slot, output, start, self.server.counts.of(slot),
-                seconds,
+                self.connection, self.feed(), slot, output, kind, start,
+                self.server.counts.of(slot), seconds,
                 is_opengauss=self._is_opengauss, include_snapshot=include_snapshot,
             )  # fmt: skip
             self.slot_name = slot.name
@@ -833,9 +834,9 @@ class Session:
         """Make a plug-in; the client is told of what its output cannot show."""
         made = self.server.plugin(plugin)(options)
         statements.check_order(options.get("output-order"), is_by_csn=self.is_by_csn)
-        return made
         if not made.has_unchanged and self.server.facts(self._database).kind == "postgresql":
             self.connection.write(messages.warning(_NO_SIGN))
+        return made
 
     async def create_slot(self, name: str, plugin: str, *, is_temporary: bool) -> Slot:
         """Create a slot at the end of what has landed, or where the session's setting says."""

@@ -9,7 +9,7 @@ import collections
 import contextlib
 import dataclasses
 import time
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Hashable, Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -17,7 +17,7 @@ import numpy as np
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.serve import messages
 from gaussdecode.serve._framing import xlog_data
-from gaussdecode.serve.block import Block, Messages, Output
+from gaussdecode.serve.block import Block, Output
 from gaussdecode.serve.connection import ClientGoneError, Connection
 from gaussdecode.serve.errors import ServeError
 from gaussdecode.serve.feed import Feed
@@ -26,7 +26,6 @@ from gaussdecode.serve.reader import ReadPosition
 from gaussdecode.serve.slots import Slot
 from gaussdecode.serve.walk import Walk
 
-_CHUNK_BYTES: Final = 256 << 10  # framed at once
 _IDLE_SECONDS: Final = 10.0  # most time without a word to a client
 _TICKS: Final = 6.0  # looks at the clock in a timeout
 
@@ -80,6 +79,7 @@ class Stream:
         feed: of the tables that it gets.
         slot: taken by its session.
         output: writes its messages.
+        kind: the same for all outputs with the same plug-in and options.
         start: where to begin.
         total: counts what all streams of the slot send.
         timeout: seconds after which a silent client is cut off; 0 for never.
@@ -104,6 +104,7 @@ class Stream:
         feed: Feed,
         slot: Slot,
         output: Output,
+        kind: Hashable,
         start: ReadPosition,
         total: Sent,
         timeout: float,
@@ -115,6 +116,7 @@ class Stream:
         self._feed = feed
         self._slot = slot
         self._output = output
+        self._kind = kind
         self._walk = Walk(feed, start, slot.name, include_snapshot=include_snapshot)
         self._total = total
         self._is_opengauss = is_opengauss
@@ -163,50 +165,28 @@ class Stream:
                     self._keepalive(wants_reply=False)  # it may confirm what had no message
                 await self._feed.end.wait(self._walk.n, _IDLE_SECONDS)
             elif found.block is not None:
-                await self._send_block(found.block)
+                await self._send_block(found.block, found.name)
             elif found.reached is not None:
                 self._reach(found.reached)
 
-    async def _send_block(self, block: Block) -> None:
+    async def _send_block(self, block: Block, name: Hashable) -> None:
         ends = block.transactions.end_lsn
         self.read_lsn = max(self.read_lsn, int(ends[-1]) if len(ends) else 0)
         self.read_changes = len(block.row_table)
-        written = await self._feed.call(lambda: self._output.write(block))
+        shared = None if name is None else (name, self._kind)
+        parts = await self._feed.write(self._output, block, shared)
         self.read_changes = 0
-        count = len(written.ends)
-        first = 0
-        while first < count:
-            begin = int(written.ends[first - 1]) if first else 0
-            last = int(np.searchsorted(written.ends, begin + _CHUNK_BYTES, "right"))
-            last = max(last, first + 1)
-            transactions = int(written.transaction[-1] - written.transaction[first]) + 1
-            self.held = (count - first, transactions, len(written.content) - begin)
-            await self._send_part(written, first, last)
-            first = last
+        for part in parts:
+            self.held = part.held
+            self.sent = max(self.sent, part.sent)
+            await self._connection.send(part.data, self._total.waiting)
+            self._written = asyncio.get_running_loop().time()
+            self.bytes += len(part.data)
+            self._total.bytes += len(part.data)
+            self.messages += part.messages
         self.held = (0, 0, 0)
         self.rows += len(block.row_table)
         self._total.rows += len(block.row_table)
-
-    async def _send_part(self, written: Messages, first: int, last: int) -> None:
-        data = xlog_data(
-            written.content,
-            written.ends,
-            written.start_lsn,
-            written.end_lsn,
-            first,
-            last,
-            now_us() - EPOCH_2000_US,
-        )
-        self._write(data)
-        self.sent = max(self.sent, int(written.end_lsn[first:last].max()))
-        self.bytes += len(data)
-        self._total.bytes += len(data)
-        self.messages += last - first
-        if self._connection.is_clogged:
-            with self._total.waiting():
-                await self._connection.drain()
-        else:
-            await asyncio.sleep(0)  # others have their turn
 
     def _reach(self, position: ReadPosition) -> None:
         """All of an entry was sent: its position may be confirmed."""

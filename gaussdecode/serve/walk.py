@@ -8,7 +8,7 @@ ends there. So a confirmed LSN tells which ones a client has.
 """
 
 import dataclasses
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Hashable
 from typing import TypeVar
 
 import numpy as np
@@ -122,10 +122,12 @@ class Found:
         block: transactions to send; None at the end of an entry.
         reached: the position after the entry; None inside of it. Its number is that of a snapshot before it
             whose rows are still to come.
+        name: of the block, the same for each client that gets all of it; None for a part of one.
     """
 
     block: Block | None
     reached: ReadPosition | None
+    name: Hashable = None
 
 
 class Walk:
@@ -191,9 +193,10 @@ class Walk:
     async def _next(self) -> Found | None:
         while True:
             if self._sending is not None:
-                block = await self._snapshot_block(*self._sending)
+                of, index = self._sending
+                block = await self._snapshot_block(of, index)
                 if block is not None:
-                    return Found(block, None)
+                    return Found(block, None, (of.entry.n, index, of.end_lsn))
                 continue
             entry = self._entry
             if entry is None:
@@ -203,8 +206,9 @@ class Walk:
                     return None
                 entry = await self._begin()
             block, self._rest = self._rest, None
+            whole = None
             if block is None and not self._is_confirmed(entry):
-                block = await self._kept(self._feed.block(entry, self._index))
+                whole = block = await self._kept(self._feed.block(entry, self._index))
                 if block is not None:
                     self._index += 1
                     block = self._cleared(block, entry)
@@ -213,7 +217,7 @@ class Walk:
             if block is not None:
                 block = self._up_to_snapshot(block)
                 if block is not None:
-                    return Found(block, None)
+                    return Found(block, None, (entry.n, self._index) if block is whole else None)
                 continue
             reached = self._feed.position_after(entry)
             if self._has_snapshot(reached.lsn):

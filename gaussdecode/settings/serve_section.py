@@ -115,6 +115,6 @@ class ServeConfig:
     cache_bytes: int = setting(
         64 * MIB,
         Size(1 * MIB, 64 * GIB),
-        "Memory for rows that were read and that other clients are about to need, for each set of "
-        "tables.",
+        "Memory for rows that were read, and their messages, that other clients are about to need, for "
+        "each set of tables.",
     )

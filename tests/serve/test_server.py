@@ -9,7 +9,7 @@ import ssl
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from unittest.mock import Mock
+from unittest.mock import AsyncMock, Mock
 
 import psycopg
 import pyarrow as pa
@@ -33,6 +33,7 @@ from gaussdecode.serve import statements
 from gaussdecode.serve.block import TableRows
 from gaussdecode.serve.catalog import is_for_catalog, with_slots
 from gaussdecode.serve.errors import ServeError
+from gaussdecode.serve.feed import Feed
 from gaussdecode.serve.outputs.registry import make_output
 from gaussdecode.serve.reader import ReadPosition
 from gaussdecode.serve.sql import tokens_of
@@ -382,7 +383,6 @@ def test_decode_status(served: Served, session: Session) -> None:
     assert rows == expected
 
 
-def test_what_a_stream_holds() -> None:
 def test_style_b_warns(served: Served, session: Session) -> None:
     """Over a landing of PostgreSQL, of columns that may be missing; the other styles have a sign."""
     told: list[str | None] = []
@@ -401,6 +401,7 @@ def test_style_b_warns(served: Served, session: Session) -> None:
     ]
 
 
+def test_what_a_stream_holds() -> None:
     """Rows that wait for the plug-in, then messages that wait for the client, by transactions."""
     seen: list[tuple[int, tuple[int, int, int], int]] = []
 
@@ -413,21 +414,23 @@ def test_style_b_warns(served: Served, session: Session) -> None:
         return work()
 
     async def send() -> None:
-        connection, feed = Mock(), Mock(call=call)
-        connection.write, connection.is_clogged = look, False
-        streams.append(Stream(connection, feed, Mock(), output, ReadPosition(0, 0, 5), Sent(), 0))
-        await streams[0]._send_block(of)
+        connection = Mock(send=AsyncMock(side_effect=look))
+        feed = Feed(Mock(), Mock(), 0, Mock())
+        feed.call = call  # type: ignore[assignment,method-assign]  # without a thread
+        start = ReadPosition(0, 0, 5)
+        streams.append(Stream(connection, feed, Mock(), output, "kind", start, Sent(), 0))
+        await streams[0]._send_block(of, None)
         look()
 
     streams: list[Stream] = []
     output = make_output("test_decoding", {"include-xids": "0"})
-    texts = pa.array(["x" * 200_000] * 3)
+    texts = pa.array(["x" * 800_000] * 3)
     columns = [servedrows.column("x", "text", 25)]
     table = TableRows(servedrows.schema(columns), servedrows.rows("III", {"x": texts}))
     of = servedrows.block([table], [1, 3])
     asyncio.run(send())
     size = len(output.write(of).content)
-    row = len("table public.t: INSERT: x[text]:''") + 200_000
+    row = len("table public.t: INSERT: x[text]:''") + 800_000
     assert seen == [
         (3, (0, 0, 0), 200_016),
         (0, (7, 2, size), 200_016),

@@ -130,6 +130,15 @@ cdef class GaussWriter(Writer):
         self.kept = pa.array(users, pa.string())
         leaf_bind(&self.users, self.kept, Digits.DIGITS_SHORTEST, LeafForm.FORM_PLAIN)
 
+    @property
+    def state(self):
+        """What is kept from block to block."""
+        return self.has_begun, self.write_lsn
+
+    @state.setter
+    def state(self, tuple state):
+        self.has_begun, self.write_lsn = state
+
     cdef bint is_serial(self) noexcept nogil:
         return self.style == c"s" or self.style == c"q"
 

@@ -66,18 +66,29 @@ cdef class PgOutputWriter(Writer):
         put_big(&self.content, self.time_us[now] - EPOCH_2000_US, 8)
         return self.end_message(self.end_lsn[now], True)
 
+    def knows(self, int64_t relation, int64_t version):
+        """Whether the client knows a table in this version."""
+        return self.known(relation)[0] == version
+
+    def tell(self, int64_t relation, int64_t version):
+        """The client knows a table in this version from now on."""
+        self.known(relation)[0] = version
+
+    cdef int64_t *known(self, int64_t relation) except NULL nogil:
+        """The version in which the client knows a table; 0 for none."""
+        if self.told.size <= <size_t>relation * 8:
+            buffer_fill(&self.told, 0, (relation + 1) * 8 - self.told.size)
+        return <int64_t *>self.told.data + relation
+
     cdef int describe(self, const Table *table) except -1 nogil:
         """Write Type messages and the Relation message, unless the client knows them."""
-        cdef int64_t *versions
+        cdef int64_t *known = self.known(table.relation)
         cdef const uint8_t *next = table.heads[<int>HEAD_UPDATE].data
         cdef const uint8_t *end = next + table.heads[<int>HEAD_UPDATE].size
         cdef Piece piece
-        if self.told.size <= <size_t>table.relation * 8:
-            buffer_fill(&self.told, 0, (table.relation + 1) * 8 - self.told.size)
-        versions = <int64_t *>self.told.data
-        if versions[table.relation] == table.version:
+        if known[0] == table.version:
             return 0
-        versions[table.relation] = table.version
+        known[0] = table.version
         while end - next > 4:
             piece.size = next[0] << 24 | next[1] << 16 | next[2] << 8 | next[3]
             piece.data = next + 4

@@ -21,6 +21,7 @@ class BoundTable:
     ) -> None: ...
 
 class Writer:
+    state: Any  # Any: of its kind
     def __init__(self, *, is_lazy: bool = False) -> None: ...
     def write(
         self,

@@ -278,6 +278,15 @@ cdef class Writer:
         buffer_free(&self.transactions)
         buffer_free(&self.scratch)
 
+    @property
+    def state(self):
+        """What is kept from block to block."""
+        return self.has_begun
+
+    @state.setter
+    def state(self, bint state):
+        self.has_begun = state
+
     def write(
         self, const int64_t[::1] xid, const uint64_t[::1] end_lsn, const uint64_t[::1] commit_lsn,
         const uint64_t[::1] first_lsn, const int64_t[::1] csn, const int64_t[::1] time_us,

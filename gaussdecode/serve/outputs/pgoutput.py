@@ -2,10 +2,11 @@
 
 import re
 import struct
-from typing import Final
+from collections.abc import Hashable
+from typing import Any, Final
 
 from gaussdecode.model.types import internal_name
-from gaussdecode.serve.block import Block, Messages, ServedColumn, TableSchema
+from gaussdecode.serve.block import MESSAGES, Block, Messages, ServedColumn, TableSchema
 from gaussdecode.serve.errors import ServeError
 from gaussdecode.serve.outputs._pgoutput import PgOutputWriter
 from gaussdecode.serve.outputs.options import INVALID_PARAMETER_VALUE, Options, boolean
@@ -68,6 +69,24 @@ class PgOutput(Planned):
         """Write all messages of a block."""
         self._described.set_origins(block.transactions.origin)
         return super().write(block)
+
+    def state(self, block: Block) -> Hashable:
+        """What was written before: also which tables the client knows."""
+        return super().state(block), tuple(
+            (plan.oid, self._described.knows(plan.relation, plan.version))
+            for plan in self._plans_of(block)
+        )
+
+    def resume(self, block: Block, state: Any) -> None:
+        """Go on as if it had written a block."""
+        written, told = state
+        super().resume(block, written)
+        for plan, (_, is_known) in zip(self._plans_of(block), told, strict=True):
+            if is_known:
+                self._described.tell(plan.relation, plan.version)
+
+    def _plans_of(self, block: Block) -> list[TablePlan]:
+        return [self.planned(of.schema) for of in block.tables if of.schema is not MESSAGES]
 
     def plan(self, schema: TableSchema) -> TablePlan:
         """Prepare what is written for a table."""

@@ -2,8 +2,8 @@
 
 import dataclasses
 import re
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -246,15 +246,28 @@ class Planned:
             np.frombuffer(transaction, np.int64),
         )
 
-    def _bind(self, table: TableRows) -> BoundTable:
-        schema = table.schema
-        if schema is MESSAGES:
-            return self._message_plan.bind(table)
+    def state(self, block: Block) -> Hashable:
+        """What was written before, as far as messages of a block depend on it."""
+        del block
+        state: Hashable = self._writer.state
+        return state
+
+    def resume(self, block: Block, state: Any) -> None:
+        """Go on as if it had written a block."""
+        del block
+        self._writer.state = state
+
+    def planned(self, schema: TableSchema) -> TablePlan:
+        """The plan of a table under one schema, made once."""
         key = (schema.schema, schema.name, schema.schema_id)
         plan = self._plans.get(key)
         if plan is None:
             plan = self._plans[key] = self.plan(schema)
-        return plan.bind(table)
+        return plan
+
+    def _bind(self, table: TableRows) -> BoundTable:
+        is_message = table.schema is MESSAGES
+        return (self._message_plan if is_message else self.planned(table.schema)).bind(table)
 
     def _skipped(self, block: Block) -> npt.NDArray[np.uint8]:
         """`Skip` of each transaction, or 0."""
