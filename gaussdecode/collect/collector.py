@@ -389,8 +389,8 @@ class Collector:
             self.flush(held)
             held.is_current = held is accumulator
 
-    def flush(self, accumulator: Accumulator[Landed]) -> None:
-        """Hand an accumulator's rows to the writer as one row group."""
+    def flush(self, accumulator: Accumulator[Landed], *, is_last: bool = False) -> None:
+        """Hand an accumulator's rows to the writer as one row group; `is_last` as there."""
         if not accumulator.row_count:
             return
         landed = accumulator.table
@@ -434,6 +434,7 @@ class Collector:
                 or (landed.updates_may_change_key and ops.get("U", 0) > 0),
                 metadata=metadata_of(landed),
                 source=settings.source,
+                is_last=is_last,
             )
         )
         self._on_round()  # a transaction's release may take many row groups
@@ -734,7 +735,7 @@ class Collector:
         assembler = self.assembler
         has_content = assembler.waiting_count > 0
         for accumulator in self._registry.all():
-            self.flush(accumulator)
+            self.flush(accumulator, is_last=True)
         position = dataclasses.replace(
             self._position,
             lsn=assembler.boundary_lsn,

@@ -92,7 +92,7 @@ class EntryTiming:
             return behind > 0 and (waited >= IDLE_SECONDS or behind >= IDLE_BYTES)
         if self._is_first_due:  # whoever started the daemon looks whether anything lands
             return True
-        if writer.largest_file_bytes >= self._target_bytes or writer.is_crowded:
+        if writer.is_crowded or writer.largest_file_bytes >= self._target_bytes:
             return True
         return self.age >= self.effective_interval
 

@@ -205,7 +205,7 @@ class OpenEntry:
         last = self._last.get(place)
         if last is not None and not self.close_if_full(last):
             if last.schema_id == group.schema_id:
-                return self._use(last), []
+                return self._use(last, group), []
             self._seal(last)
         else:
             last = None
@@ -213,7 +213,7 @@ class OpenEntry:
         self._last[place] = file
         self.files.append(file)
         self.unfinished += 1
-        self._use(file)
+        self._use(file, group)
         return file, [of for of in (last, self._evict()) if of is not None]
 
     def seal(self) -> list[TableFile]:
@@ -235,9 +235,12 @@ class OpenEntry:
         file.is_sealed = True
         self._used.pop(file, None)
 
-    def _use(self, file: TableFile) -> TableFile:
+    def _use(self, file: TableFile, group: RowGroup) -> TableFile:
         self._used.pop(file, None)
-        self._used[file] = None
+        if group.is_last:  # closed by the lane that encodes it, and not kept open for nothing
+            file.is_sealed = True
+        else:
+            self._used[file] = None
         return file
 
     def _evict(self) -> TableFile | None:

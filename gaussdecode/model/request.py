@@ -30,6 +30,7 @@ class RowGroup:
         has_key_change: some row changes its key.
         metadata: key-value metadata for the file.
         source: source whose rows they are, where a landing has several sources; else None.
+        is_last: nothing more of the table comes before the entry is asked for; a hint, to close its file.
         held_bytes: memory that it takes: the values, and Arrow's memory for each column.
     """
 
@@ -44,6 +45,7 @@ class RowGroup:
     has_key_change: bool = False
     metadata: dict[bytes, bytes] = dataclasses.field(default_factory=dict)
     source: str | None = None
+    is_last: bool = False
     held_bytes: int = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:

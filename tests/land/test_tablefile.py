@@ -55,6 +55,23 @@ def test_each_stretch_of_a_schema_has_its_file() -> None:
     assert entry.seal() == [again, other]
 
 
+def test_the_last_row_group_closes_its_file() -> None:
+    """It is with no other: the lane that encodes it closes it, and no other file is closed for it."""
+    entry = OpenEntry(TARGET, 2)
+    kept, _ = entry.assign(group("public.kept"))
+    for number in range(5):
+        last = group(f"public.t{number}")
+        object.__setattr__(last, "is_last", True)
+        file, sealed = entry.assign(last)
+        assert file.is_sealed
+        assert not sealed
+    last = group("public.kept")
+    object.__setattr__(last, "is_last", True)
+    assert entry.assign(last) == (kept, [])
+    assert kept.is_sealed
+    assert entry.seal() == []
+
+
 def test_many_stretches_are_crowded() -> None:
     """A schema that alternates makes files without end only inside a transaction."""
     entry = OpenEntry(TARGET, 4)
