@@ -348,7 +348,7 @@ class CommitLog:
         if any(file.table == DDL for file in entry.files):
             self.layout = layouts.with_capability(self.disk, self.layout, layouts.DDL)
         self._uncertain = True
-        entry_steps.decide(self.disk, entry, self._check_next)
+        entry_steps.decide(self.disk, planned, self._check_next)
         entry_steps.reveal(self.disk, entry)
         entry_steps.show(self.disk, entry)
         self._state.fold(entry)

@@ -101,11 +101,13 @@ class Plan:
 
     Attributes:
         entry: sealed.
+        raw: its exact bytes.
         moves: hidden path now, hidden path in the directory of its final name.
         schemas: schemas of the draft.
     """
 
     entry: CommitEntry
+    raw: bytes
     moves: tuple[tuple[str, str], ...]
     schemas: tuple[PendingSchema, ...]
 
@@ -132,7 +134,7 @@ def plan(
     if draft.position is not None:
         positions[source] = draft.position
     positions.update({name: reached.position for name, reached in draft.others.items()})
-    entry = CommitEntry(
+    entry, raw = CommitEntry(
         n=state.next_n,
         kind=draft.kind,
         previous=state.last_hash,
@@ -157,7 +159,7 @@ def plan(
     _check_accounts(_accounts(draft, source), entry, state.positions)
     if entry.is_in_order and not is_by_csn:
         _check_order(entry)
-    return Plan(entry, tuple(moves), draft.schemas)
+    return Plan(entry, raw, tuple(moves), draft.schemas)
 
 
 def partition_day(now: dt.datetime, state: LogState) -> dt.date:
@@ -255,27 +257,27 @@ def sync(disk: Disk, planned: Plan) -> None:
     disk.files.reach(Step.FILES_DURABLE)
 
 
-def decide(disk: Disk, entry: CommitEntry, check_next: Callable[[], None]) -> None:
+def decide(disk: Disk, planned: Plan, check_next: Callable[[], None]) -> None:
     """Step 2: write the hidden entry. When this returns, there is no way back.
 
     Args:
         disk: the landing.
-        entry: sealed.
-        check_next: raises when `entry` is not the next of the log any more.
+        planned: its entry is sealed.
+        check_next: raises when the entry is not the next of the log any more.
 
     Raises:
         LandingError: another writer was faster; nothing of ours is left.
         DiskError: nobody knows whether the entry is decided.
     """
-    unfinished = disk.unfinished(COMMITS, entry.n, "entry")
-    hidden = hidden_entry_path(entry.n)
-    disk.write_file(unfinished, entry.to_bytes())
+    n = planned.entry.n
+    unfinished, hidden = disk.unfinished(COMMITS, n, "entry"), hidden_entry_path(n)
+    disk.write_file(unfinished, planned.raw)
     disk.files.reach(Step.ENTRY_WRITTEN)
     try:
         disk.link(unfinished, hidden)
     except FileExistsError as error:
         disk.remove(unfinished)
-        raise LandingError(f"fenced: another writer commits entry {entry.n}") from error
+        raise LandingError(f"fenced: another writer commits entry {n}") from error
     disk.files.reach(Step.ENTRY_LINKED)
     try:
         check_next()
@@ -294,10 +296,10 @@ def reveal(disk: Disk, entry: CommitEntry) -> None:
     for file, hidden, rank in zip(entry.files, entry.hidden, ranks(entry), strict=True):
         directory = parent(file.path)
         path = f"{directory}/{hidden}"
-        if disk.size(file.path) is None:
+        try:
             disk.set_time(path, entry.mtime_ms + rank)
             disk.rename(path, file.path)
-        else:
+        except (FileNotFoundError, FileExistsError):  # somebody began this, and was killed
             disk.set_time(file.path, entry.mtime_ms + rank)
             disk.remove(path)
         touched.add(directory)

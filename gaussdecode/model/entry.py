@@ -153,9 +153,10 @@ class CommitEntry:
         """Give the exact bytes of the entry, its hash included."""
         return sealed(canonical_json(_to_record(self)))
 
-    def sealed(self) -> Self:
-        """Give the same entry with its hash filled in."""
-        return dataclasses.replace(self, hash=hash_of(self.to_bytes()))
+    def sealed(self) -> tuple[Self, bytes]:
+        """Give the same entry with its hash filled in, and its exact bytes."""
+        raw = self.to_bytes()
+        return dataclasses.replace(self, hash=hash_of(raw)), raw
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> Self:
@@ -332,14 +333,8 @@ def _to_record(entry: CommitEntry) -> dict[str, _Json]:
         "mtime_ms": entry.mtime_ms,
         "files": [_file_record(file) for file in entry.files],
         "hidden": list(entry.hidden),
-        "truncates": [
-            _given({**dataclasses.asdict(item), "position": _pair(item.position)}, "source")
-            for item in entry.truncates
-        ],
-        "schema_changes": [
-            _given({**dataclasses.asdict(item), "position": _pair(item.position)}, "source")
-            for item in entry.schema_changes
-        ],
+        "truncates": [_marker_record(item) for item in entry.truncates],
+        "schema_changes": [_marker_record(item) for item in entry.schema_changes],
         "replaced": [dataclasses.asdict(item) for item in entry.replaced],
         "floor": entry.floor,
         "anchor": entry.anchor,
@@ -379,6 +374,11 @@ def _from_record(record: dict[str, _Json]) -> dict[str, _Json]:
         "anchor": None if record["anchor"] is None else _matching(_HASH, record["anchor"]),
         "extra": dict(record["extra"]),
     }
+
+
+def _marker_record(item: Truncate | SchemaChange) -> dict[str, _Json]:
+    record = {field: getattr(item, field) for field in item.__slots__}
+    return _given({**record, "position": _pair(item.position)}, "source")
 
 
 def _file_record(file: LandingFile) -> dict[str, _Json]:

@@ -185,7 +185,7 @@ class LandingWriter:
             commit_time=time, files=tuple(files),
             hidden=tuple(f".gd-x-{i}" for i in range(len(files))),
             replaced=tuple(replaced), extra=extra or {},
-        ).sealed()  # fmt: skip
+        ).sealed()[0]  # fmt: skip
         path = self.root / "commits" / f"{self.n:020d}.json"
         path.with_suffix(".tmp").write_bytes(entry.to_bytes())
         path.with_suffix(".tmp").rename(path)

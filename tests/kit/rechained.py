@@ -34,7 +34,7 @@ def append(
     """Add entries to a log that ends with an entry of a hash."""
     found = []
     for n, entry in enumerate(entries, first):
-        made = dataclasses.replace(entry, n=n, previous=previous, hash="").sealed()
+        made = dataclasses.replace(entry, n=n, previous=previous, hash="").sealed()[0]
         path = root / "commits" / f"{n:020d}.json"
         path.with_suffix(".tmp").write_bytes(made.to_bytes())
         path.with_suffix(".tmp").rename(path)

@@ -201,7 +201,7 @@ def test_other_entry_under_the_same_number_fences() -> None:
 def other_first_entry(files: SimFiles) -> None:
     """Put another entry 1 on the disk, whole and sealed, as another writer leaves it."""
     raw = files.read(f"commits/{1:020d}.json")
-    entry = dataclasses.replace(CommitEntry.from_bytes(raw), extra={"x": 1}).sealed()
+    entry = dataclasses.replace(CommitEntry.from_bytes(raw), extra={"x": 1}).sealed()[0]
     put(files, f"commits/{1:020d}.json", entry.to_bytes())
 
 
@@ -211,7 +211,7 @@ def further_entry(files: SimFiles) -> None:
     entry = CommitEntry.from_bytes(raw)
     more = dataclasses.replace(
         entry, n=2, kind=EntryKind.IDLE, previous=entry.hash, files=(), hidden=(), extra={}
-    ).sealed()
+    ).sealed()[0]
     put(files, f"commits/{2:020d}.json", more.to_bytes())
 
 
@@ -319,7 +319,7 @@ def test_hidden_entry_of_a_slower_writer_is_a_hard_stop_once_its_files_show() ->
     entry = CommitEntry.from_bytes(other.read(f"commits/{1:020d}.json"))
     (first, *_) = entry.files
     moved = dataclasses.replace(first, path=first.path.replace(f"{1:020d}-", f"{1:020d}-0"))
-    slower = dataclasses.replace(entry, files=(moved, *entry.files[1:])).sealed()
+    slower = dataclasses.replace(entry, files=(moved, *entry.files[1:])).sealed()[0]
     put(files, f"commits/.{1:020d}.json", slower.to_bytes())
     put(files, moved.path, other.read(first.path))
     before = sorted(files.image.paths())

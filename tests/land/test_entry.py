@@ -59,7 +59,7 @@ ENTRY = CommitEntry(
     floor=3,
     anchor="b" * 64,
     extra={"note": ["ü", 1]},
-).sealed()
+).sealed()[0]
 RAW = ENTRY.to_bytes()
 
 

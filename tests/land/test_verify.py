@@ -100,7 +100,7 @@ def test_landing_of_before_has_no_sums() -> None:
         path = f"commits/{n:020d}.json"
         entry = CommitEntry.from_bytes(files.read(path))
         said = {} if n < 3 else entry.extra
-        changed = dataclasses.replace(entry, previous=previous, extra=said).sealed()
+        changed = dataclasses.replace(entry, previous=previous, extra=said).sealed()[0]
         overwrite(files, path, changed.to_bytes())
         previous = changed.hash
     report = verify_files(files)

@@ -91,7 +91,7 @@ def landed(csns: tuple[int, int], changes: Mapping[int, Change]) -> SimFiles:
             files=tuple(with_csn(files, file, csns[n - 1]) for file in entry.files),
         )
         entry = dataclasses.replace(entry, extra=sums(entry, since) if n else {})
-        entry = (changes[n](entry) if n in changes else entry).sealed()
+        entry = (changes[n](entry) if n in changes else entry).sealed()[0]
         overwrite(files, path, entry.to_bytes())
         previous, since = entry.hash, at
     return files
