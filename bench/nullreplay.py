@@ -14,6 +14,7 @@ import pyarrow as pa
 from gaussdecode import cli
 from gaussdecode.land import writer
 from gaussdecode.land.disk import Disk
+from gaussdecode.land.encodings import SmallOptions
 from gaussdecode.land.parquet import ParquetSink
 
 
@@ -21,7 +22,13 @@ class NullSink(ParquetSink):
     """Counts rows."""
 
     def __init__(
-        self, disk: Disk, path: str, schema: pa.Schema, compression: str, sample: pa.Table
+        self,
+        disk: Disk,
+        path: str,
+        schema: pa.Schema,
+        compression: str,
+        sample: pa.Table,
+        _: SmallOptions,
     ) -> None:
         super().__init__(disk, path, schema, compression, sample.slice(0, 0))
 

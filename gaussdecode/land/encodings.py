@@ -82,16 +82,19 @@ _GROUPS: Final = 4
 Leaf = tuple[str, pa.ChunkedArray]
 
 
-def writer_options(table: pa.Table, compression: str, level: int | None) -> dict[str, Any]:
+def writer_options(
+    table: pa.Table, compression: str, level: int | None, small: "SmallOptions | None" = None
+) -> dict[str, Any]:
     """Choose what `pyarrow.parquet.ParquetWriter` is told.
 
     Args:
         table: the first row group.
         compression: ``zstd``, ``snappy`` or ``none``.
         level: level of the compression; None for its own.
+        small: those of its schema, where somebody keeps them.
     """
     if _is_small(table):
-        return _options_of_small(table, compression, level)
+        return (small or SmallOptions(table.schema)).options(table, compression, level)
     found = leaves(table)
     dictionary = dictionary_columns(table, found)
     delta = [path for path in delta_columns(table, found) if path not in dictionary]
@@ -114,32 +117,48 @@ def writer_options(table: pa.Table, compression: str, level: int | None) -> dict
 def _is_small(table: pa.Table) -> bool:
     """Whether a look at its values would take longer than what it saves."""
     if table.num_rows * _PAYS_BELOW <= 1:
-        return int(table.nbytes) <= _HUGE_BYTES
-    return table.num_rows <= _SMALL_ROWS and int(table.nbytes) <= _SMALL_TABLE_BYTES
+        return fits(table, _HUGE_BYTES)
+    return table.num_rows <= _SMALL_ROWS and fits(table, _SMALL_TABLE_BYTES)
 
 
-def _options_of_small(table: pa.Table, compression: str, level: int | None) -> dict[str, Any]:
-    """The same for rows so few, or so small, that their values change nothing."""
-    by_column = [leaf_paths(field.name, field.type) for field in table.schema]
-    paths = [path for of_column in by_column for path in of_column]
-    names = Counter(paths)
-    large = [
-        path
-        for index, (field, of_column) in enumerate(zip(table.schema, by_column, strict=True))
-        if compression != "none" and _varies(field.type)
-        if table.column(index).nbytes > _SMALL_BYTES
-        for path in of_column
-    ]
-    return {
-        **FORMAT,
-        "use_dictionary": [path for path in paths if path in _DICTIONARY],
-        "column_encoding": {
-            path: "DELTA_BINARY_PACKED" for path in paths if path in _DELTA and names[path] == 1
-        },
-        "write_statistics": [path for path in paths if path not in _NO_STATISTICS],
-        "compression": dict.fromkeys(large, compression) if large else "none",
-        "compression_level": dict.fromkeys(large, level) if large and level is not None else None,
-    }
+def fits(rows: pa.Table | pa.ChunkedArray, most: int) -> bool:
+    """Whether they have no more bytes; what a slice holds of its buffers takes long to tell."""
+    return rows.get_total_buffer_size() <= most or rows.nbytes <= most
+
+
+class SmallOptions:
+    """Options for rows so few, or so small, that their values change nothing; of one schema."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        by_column = [leaf_paths(field.name, field.type) for field in schema]
+        paths = [path for of_column in by_column for path in of_column]
+        names = Counter(paths)
+        self._options: dict[str, Any] = {
+            **FORMAT,
+            "use_dictionary": [path for path in paths if path in _DICTIONARY],
+            "column_encoding": {
+                path: "DELTA_BINARY_PACKED" for path in paths if path in _DELTA and names[path] == 1
+            },
+            "write_statistics": [path for path in paths if path not in _NO_STATISTICS],
+        }
+        self._varying = [
+            (index, by_column[index]) for index, field in enumerate(schema) if _varies(field.type)
+        ]
+
+    def options(self, table: pa.Table, compression: str, level: int | None) -> dict[str, Any]:
+        """Choose them for a table; see `writer_options`."""
+        large = [
+            path
+            for index, of_column in self._varying
+            if compression != "none" and not fits(table.column(index), _SMALL_BYTES)
+            for path in of_column
+        ]
+        levels = dict.fromkeys(large, level) if large and level is not None else None
+        return {
+            **self._options,
+            "compression": dict.fromkeys(large, compression) if large else "none",
+            "compression_level": levels,
+        }
 
 
 def _varies(kind: pa.DataType) -> bool:

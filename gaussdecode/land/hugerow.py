@@ -32,7 +32,7 @@ import pyarrow as pa
 from gaussdecode.errors import LandingError
 from gaussdecode.host import lazy_pyarrow
 from gaussdecode.land import rowgroups, thrift
-from gaussdecode.land.encodings import FORMAT
+from gaussdecode.land.encodings import FORMAT, fits
 from gaussdecode.land.thrift import Struct
 
 HUGE_BYTES: Final = 16 << 20
@@ -60,7 +60,7 @@ def parts(table: pa.Table) -> Iterator[tuple[pa.Table, bool]]:
     Returns:
         Each part with whether it is such a row; the parts joined are the table.
     """
-    if table.nbytes <= HUGE_BYTES:  # nothing in it can be larger: nearly all tables
+    if fits(table, HUGE_BYTES):  # nothing in it can be larger: nearly all tables
         yield table, False
         return
     start = 0

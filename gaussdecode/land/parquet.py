@@ -32,7 +32,13 @@ class ParquetSink:
     """
 
     def __init__(
-        self, disk: Disk, path: str, schema: pa.Schema, compression: str, sample: pa.Table
+        self,
+        disk: Disk,
+        path: str,
+        schema: pa.Schema,
+        compression: str,
+        sample: pa.Table,
+        small: encodings.SmallOptions | None = None,
     ) -> None:
         """Create the file.
 
@@ -42,6 +48,7 @@ class ParquetSink:
             schema: schema with the metadata that shall be in the file.
             compression: ``zstd``, ``snappy`` or ``none``.
             sample: the first rows, to choose encodings by.
+            small: options of its schema for few rows, where somebody keeps them.
         """
         self.path = path
         self.rows = 0
@@ -54,7 +61,7 @@ class ParquetSink:
         self._footer: list[Any] = []  # Any: pyarrow has no types
         # Its many small writes do not each take the GIL, which other threads may hold for long.
         self._stream = pa.output_stream(self._sink, buffer_size=_STREAM_BYTES)
-        self.options = encodings.writer_options(sample, compression, self._level)
+        self.options = encodings.writer_options(sample, compression, self._level, small)
         self._writer = lazy_pyarrow.pq.ParquetWriter(
             self._stream, schema, metadata_collector=self._footer, **self.options
         )

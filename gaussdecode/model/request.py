@@ -50,7 +50,7 @@ class RowGroup:
 
     def __post_init__(self) -> None:
         """Measure once: it is asked for several times, with a lock held."""
-        size = self.table.nbytes + _COLUMN_BYTES * self.table.num_columns
+        size = self.table.get_total_buffer_size() + _COLUMN_BYTES * self.table.num_columns
         object.__setattr__(self, "held_bytes", size)
 
 

@@ -108,7 +108,7 @@ class PlainSink:
 
     options = None
 
-    def __init__(self, disk: Disk, path: str, _: pa.Schema, __: str, ___: pa.Table) -> None:
+    def __init__(self, disk: Disk, path: str, *_: object) -> None:
         """Create the file."""
         self.path = path
         self.rows = 0

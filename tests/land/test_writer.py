@@ -184,6 +184,23 @@ def test_row_group_is_the_given_table(bench: Bench) -> None:
     assert (statistics.min, statistics.max) == (5, 9)
 
 
+def test_the_schema_of_a_file_is_made_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For all files of a table, until its row groups have another one."""
+    made: list[list[str]] = []
+
+    class Noted(writer.SmallOptions):
+        def __init__(self, schema: pa.Schema) -> None:
+            made.append(schema.names)
+            super().__init__(schema)
+
+    monkeypatch.setattr(writer, "SmallOptions", Noted)
+    for lsn in (10, 20, 30):
+        bench.write(lsn, range(3))
+        bench.commit(lsn)
+        bench.writer.drain()
+    assert len(made) == 1
+
+
 def test_full_file_is_rolled_over() -> None:
     """A file that reached its size takes no more row groups; names are numbered."""
     bench = Bench(SimFiles(), target_file_size=1)
