@@ -1,25 +1,29 @@
 """A target compared with its source at one position, while the source goes on; and repaired."""
 
+import contextlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import psycopg
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from kit.beside import repeating
 from kit.daemon import Daemon
 from kit.postgres import Database
 from kit.workload import prepare
 
 from gaussdecode.cli import main
 from gaussdecode.errors import EX_IOERR, EX_OK
+from gaussdecode.operations.compare import compare
 from gaussdecode.operations.compare.source_sums import PgSums, SourceColumn
 from gaussdecode.settings.rules import SourceKind
-from gaussdecode.snapshot.held import Server, hold
+from gaussdecode.snapshot.held import Held, Server, hold
 from gaussdecode.source.address import SourceAddress
+from gaussdecode.source.postgresql.ddl import install_sql
 from gaussdecode.spark.apply import Options, apply_with
 from gaussdecode.spark.maintain.checksums import MovingError
 from gaussdecode.spark.merge.engine import LocalEngine
@@ -35,9 +39,10 @@ class Verify:
     def __init__(self, daemon: Daemon, target: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self._daemon, self._target, self._capsys = daemon, target, capsys
 
-    def apply(self) -> None:
+    def apply(self, **options: Any) -> None:  # Any: see `Options`
         """Bring the target up to the log."""
-        apply_with(LocalEngine(), self._daemon.root, self._target, Options(buckets=2))
+        made = Options(buckets=2, **options)
+        assert not apply_with(LocalEngine(), self._daemon.root, self._target, made).stopped
 
     def run(self, *arguments: str) -> tuple[int, Json]:
         """Exit status, and what it says."""
@@ -129,6 +134,93 @@ def test_differences_are_named_by_key_and_repaired(
         assert daemon.stop() == 0
 
 
+# What is done, and what verify says of the tables that it cannot compare before the next apply.
+RENAMES: Final = (
+    (
+        """ALTER TABLE a RENAME TO z; INSERT INTO z VALUES (2); ALTER TABLE d RENAME TO x; INSERT INTO x VALUES (4);
+        ALTER TABLE x RENAME TO d; INSERT INTO d VALUES (5)""",
+        {"public.a": "calls it public.z now: apply", "public.d": "under another name"},
+    ),
+    (
+        """ALTER TABLE b RENAME TO x; ALTER TABLE z RENAME TO b; ALTER TABLE x RENAME TO z; INSERT INTO b VALUES (3);
+        DROP TABLE c; CREATE TABLE c (id int PRIMARY KEY); INSERT INTO c VALUES (7)""",
+        {
+            "public.b": "calls it public.z now, and another table has its name: apply",
+            "public.z": "calls it public.b now, and another table has its name: apply",
+            "public.c": "read anew",
+        },
+    ),
+    ("ALTER TABLE z SET SCHEMA s", {"public.z": "calls it s.z now: apply"}),
+)  # fmt: skip
+
+
+@pytest.mark.timeout(300)
+def test_renamed_tables_are_compared_with_what_they_are_called_now(
+    database_15: Database, make_daemon: Callable[..., Daemon], tmp_path: Path,
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Each step is a transaction. No table is compared with another one, or without rows of a name of then."""
+    asked: set[str] = set()
+
+    @contextlib.contextmanager
+    def noted(*given: Any) -> Iterator[Held]:
+        with hold(*given) as held:
+            yield Noting(held, asked)
+
+    monkeypatch.setattr(compare, "hold", noted)
+    for name in "abcd":
+        database_15.execute(f"CREATE TABLE public.{name} (id int PRIMARY KEY)")
+    database_15.execute("CREATE SCHEMA s; " + install_sql())
+    database_15.create_slot()
+    database_15.execute("CREATE TABLE tick (n int)")
+
+    def tick(
+        number: int,
+    ) -> None:  # or each verify would wait until a quiet server tells its position
+        database_15.execute(f"INSERT INTO tick VALUES ({number})")
+
+    with make_daemon(database_15) as daemon, repeating(tick, 0.1):
+        verify = Verify(daemon, tmp_path / "target", capsys)
+        for name in "abcd":
+            database_15.execute(f"INSERT INTO {name} SELECT generate_series(100, 1{ord(name)})")
+        daemon.catch_up()
+        verify.apply()
+        for step, wanted in RENAMES:
+            database_15.execute(step)
+            daemon.catch_up()
+            _, found = verify.run()
+            said = {of["table"]: of["why_not"] for of in found["tables"].values() if of["why_not"]}
+            assert said.keys() == wanted.keys()
+            assert all(text in said[title] for title, text in wanted.items()), said
+            assert not any(of["different_ranges"] for of in found["tables"].values())
+            verify.apply(on_ddl={"rename-table": "apply"})
+        database_15.execute("INSERT INTO b VALUES (8); DELETE FROM d WHERE id = 100")
+        asked.clear()
+        status, found = verify.run()
+        assert status == EX_OK, list(found["tables"].values())
+        assert asked == found["tables"].keys()
+        assert asked == {"public.b", "public.c", "public.d", "public.tick", "s.z"}
+        assert verify.run("--tables", "s.z")[1]["tables"].keys() == {"s.z"}
+        assert daemon.stop() == 0
+
+
+class Noting:
+    """A view that notes which tables its position is looked for."""
+
+    def __init__(self, held: Held, asked: set[str]) -> None:
+        self._held, self._asked = held, asked
+        self.name, self.reach = held.name, held.reach
+
+    def find(self, n: int, boundary: int, tables: Collection[str]) -> int:
+        """See `Held`."""
+        self._asked.update(tables)
+        return self._held.find(n, boundary, tables)
+
+    def confirm(self, table: str, n: int, lsn: int) -> None:
+        """See `Held`."""
+        assert table in self._asked
+
+
 def snapshots(daemon: Daemon) -> set[str]:
     """Tables of which a snapshot has landed."""
     return {
@@ -157,6 +249,7 @@ def test_a_table_that_is_emptied_after_the_snapshot_is_not_taken_for_empty(
     """TRUNCATE heeds no snapshot: it is noticed, and held off while a table is read."""
     database_15.execute("CREATE TABLE public.t (id int4 PRIMARY KEY); INSERT INTO t VALUES (1)")
     database_15.execute("CREATE TABLE public.u (id int4 PRIMARY KEY); INSERT INTO u VALUES (1)")
+    database_15.execute("CREATE TABLE public.w (id int4 PRIMARY KEY)")
     address = SourceAddress(f"{database_15.dsn} sslmode=disable", is_insecure_allowed=True)
     columns = [SourceColumn("id", "id", "int32")]
     server = Server(SourceKind.POSTGRESQL, address, "s", 60)
@@ -173,3 +266,10 @@ def test_a_table_that_is_emptied_after_the_snapshot_is_not_taken_for_empty(
         database_15.execute("TRUNCATE u")
         with source.table("public", "none") as table:
             assert table is None
+        oid = int(database_15.execute("SELECT 'w'::regclass::oid")[0][0])
+        assert (source.title_of(oid), source.title_of(1)) == ("public.w", None)
+        database_15.execute("ALTER TABLE w RENAME TO v")
+        for made in ("", "CREATE TABLE w (id int4 PRIMARY KEY)"):
+            database_15.execute(made or "SELECT 1")
+            with pytest.raises(MovingError, match="w is renamed"), source.table("public", "w"):
+                pass

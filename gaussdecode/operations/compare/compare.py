@@ -53,6 +53,10 @@ _NO_TABLE: Final = (
     "the source has no such table, and here it has {rows}: if it was dropped, gaussdecode snapshot CONFIG "
     "--table {table} --dropped, then apply"
 )
+_RENAMED: Final = (
+    "the source calls it {now} now{other}: apply with --on-ddl rename-table=apply, and verify again. If it shall stay "
+    "under the old name: gaussdecode snapshot CONFIG --table {table}{option}, then apply"
+)
 _ROWS_PER_RANGE: Final = 2000  # arbitrary: what is fetched for each range that differs
 _MAX_DIGITS: Final = 5  # a million ranges
 _MAX_RANGES: Final = 500  # looked into row by row; arbitrary
@@ -212,15 +216,16 @@ class Comparison:
             before = Landing(self.root)
             Target(self.target).check_landing(before)
             boundary = before.position(before.entry(database.n)).lsn
+            store = Target(self.target)
+            names = {table: _landed(store.schema_at(database, table)) for table in tables}
             try:
-                lsn = Lsn(held.find(database.n, boundary, set(tables)))
+                lsn = Lsn(held.find(database.n, boundary, set(names.values())))
             except (OrderError, TableChangedError) as error:
                 return Lsn(0), {}, dict.fromkeys(tables, error.reason)
             self.progress(f"source at {lsn}, target at entry {database.n}")
             landing = when_landed(self.root, lsn, self.wait)
             entries = list(landing.entries(database.n, landing.last_n))
             epoch = landing.position(entries[-1]).epoch
-            store = Target(self.target)
             elsewhere = differences_of(store, database, tables) if store.format == ICEBERG else {}
             since = _Since(landing, entries[1:], (epoch, int(lsn)))
             for table in tables:
@@ -233,7 +238,7 @@ class Comparison:
             held.reach()
             for table in list(done):
                 try:
-                    held.confirm(table, database.n, int(lsn))
+                    held.confirm(names[table], database.n, int(lsn))
                 except (OrderError, TableChangedError) as error:
                     moved[table] = error.reason
                     del done[table]
@@ -265,14 +270,18 @@ class Comparison:
         """
         store = Target(self.target)
         schema = store.schema_at(database, table)
-        why = _why_not(database, table, elsewhere)
+        why = _why_not(since.landing, database, table, schema, elsewhere)
         if why is not None:
             return TableResult(table=schema.title, why_not=why)
         with source.table(*split_title(schema.title)) as here:
+            is_its_own = not schema.oid or (here is not None and here.oid == schema.oid)
+            now = None if is_its_own else source.title_of(schema.oid)
             if here is None:
-                return self._missing(store, database, since, table, schema)
+                return self._missing(store, database, since, table, schema, now)
+            if now is not None:
+                return TableResult(table=schema.title, why_not=_renamed(schema, now, is_taken=True))
             masked = self._masked(store, table, schema)
-            name = table_directory(*split_title(schema.title))
+            name = _landed(schema)
             if masked & set(schema.key):
                 why = "its key is masked, so nothing tells which rows are the same"
                 return TableResult(table=schema.title, why_not=why)
@@ -293,7 +302,7 @@ class Comparison:
         kept, landing = store.masks(table), Landing(self.root)
         if kept is None:
             return set()
-        name = table_directory(*split_title(schema.title))
+        name = _landed(schema)
         landed = {i: landing.schema_record(name, i) for i in landing.schema_ids(name)}
         records = {**store.schema_records(table), **landed}
         return {
@@ -309,14 +318,22 @@ class Comparison:
         since: _Since,
         table: str,
         schema: TableSchema,
+        now: str | None,
     ) -> TableResult:
-        """Compare a table that the source does not have: it must have no rows in the target."""
+        """Compare a table of a name that the source does not have: it must have no rows in the target.
+
+        `now` is what the source calls it, if it was renamed.
+        """
         shape = Shape(schema.names, schema.key)
-        name = table_directory(*split_title(schema.title))
-        laid = overlay(since.landing, since.entries, name, schema, shape, since.until)
+        old = (
+            schema if now is None else dataclasses.replace(schema, oid=0)
+        )  # not rows of the new name
+        laid = overlay(since.landing, since.entries, _landed(schema), old, shape, since.until)
         sums = LakeTable(self._stored(store, database, table), shape, laid).sums(1)
         rows = sum(count for count, _ in sums.values())
         why = None if not rows else _NO_TABLE.format(rows=counted(rows, "row"), table=schema.title)
+        if rows and now is not None:
+            why = _renamed(schema, now, is_taken=False)
         return TableResult(table=schema.title, target_rows=rows, why_not=why)
 
     def _stored(self, store: Target, database: DatabaseVersion, table: str) -> Stored:
@@ -404,17 +421,30 @@ def condition(schema: TableSchema, of: TableResult) -> str | None:
     return f"({names}) IN ({values})"
 
 
-def _why_not(database: DatabaseVersion, table: str, elsewhere: Sequence[str] | None) -> str | None:
+def _why_not(
+    landing: Landing, database: DatabaseVersion, table: str, schema: TableSchema,
+    elsewhere: Sequence[str] | None,
+) -> str | None:  # fmt: skip
     stop = database.stopped.get(table)
     if stop is not None:
         return f"it stands still at entry {stop['n']}: {stop['why']}"
-    title = database.renamed.get(table)
-    name = table if title is None else table_directory(*split_title(title))
-    if name in database.quarantined:
-        return f"it is in quarantine since entry {database.quarantined[name]}"
+    for name, n in database.quarantined.items():
+        said = landing.entry(n).extra if n >= landing.first_n else {}  # under a name of then
+        if name == _landed(schema) or (schema.oid and said.get("oid") == schema.oid):
+            return f"it is in quarantine since entry {n}"
     if elsewhere:
         return f"in Iceberg {'; '.join(elsewhere)}; gaussdecode spark vacuum TARGET sets it right"
     return None
+
+
+def _landed(schema: TableSchema) -> str:
+    """The directory of the landing that has the rows of a table under its name."""
+    return table_directory(*split_title(schema.title))
+
+
+def _renamed(schema: TableSchema, now: str, *, is_taken: bool) -> str:
+    other, option = (", and another table has its name", "") if is_taken else ("", " --dropped")
+    return _RENAMED.format(now=now, other=other, table=schema.title, option=option)
 
 
 def _columns(

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from gaussdecode.closing import Closing
-from gaussdecode.errors import ConfigError
+from gaussdecode.errors import ConfigError, SourceError
 from gaussdecode.model.title import table_title
 from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.export import Spelling
@@ -25,6 +25,7 @@ from gaussdecode.source.quoting import identifier, literal
 from gaussdecode.spark.maintain.checksums import MovingError, Sums
 
 _FOUND: Final = "::pg_catalog.text"
+_NO_TABLE: Final = frozenset({"42P01", "3F000"})  # undefined_table, invalid_schema_name
 
 
 class SourceColumn(NamedTuple):
@@ -49,10 +50,12 @@ class SourceTable(NamedTuple):
     Attributes:
         sql: the table's name for SQL.
         columns: how the server's text differs from the landed text, by true name.
+        oid: its OID.
     """
 
     sql: str
     columns: Mapping[str, Spelling]
+    oid: int
 
 
 class SourceSums(Closing):
@@ -73,9 +76,13 @@ class SourceSums(Closing):
         """Lock a table against TRUNCATE and ALTER, and describe it as in the stream; None for no table.
 
         Raises:
-            MovingError: it was emptied or rewritten after the snapshot, which then shows no rows:
-                TRUNCATE ignores snapshots.
+            MovingError: it was renamed after the snapshot, or emptied or rewritten, so that the snapshot
+                shows no rows: TRUNCATE ignores snapshots.
         """
+
+    @abc.abstractmethod
+    def title_of(self, oid: int) -> str | None:
+        """``schema.name`` of the table with an OID; None for no table."""
 
     def sums(
         self, table: str, columns: Sequence[SourceColumn], key: Sequence[str], digits: int
@@ -154,8 +161,18 @@ class PgSums(SourceSums):
             return None
         # Tables that inherit are published by themselves, partitions by their root.
         only = "ONLY " if rows[0][1] == "r" else ""
-        sql = f"{only}{identifier(schema)}.{identifier(name)}"
-        self.query(f"LOCK TABLE {sql} IN ACCESS SHARE MODE")
+        plain = f"{identifier(schema)}.{identifier(name)}"
+        sql = f"{only}{plain}"
+        # Names are those of now, and not of the snapshot: another table may have this one by now.
+        try:
+            self.query(f"LOCK TABLE {sql} IN ACCESS SHARE MODE")
+        except SourceError as error:
+            if error.sqlstate not in _NO_TABLE:
+                raise
+            raise _renamed(schema, name) from None
+        ((oid,),) = self.query(f"SELECT {literal(plain)}::pg_catalog.regclass::pg_catalog.oid")
+        if oid != rows[0][0]:
+            raise _renamed(schema, name)
         # The snapshot's files, and those that the server reads now.
         (changed,) = self.query(
             "SELECT pg_catalog.count(*) FROM pg_catalog.pg_class c WHERE c.relkind = 'r' AND "
@@ -166,7 +183,19 @@ class PgSums(SourceSums):
         if changed[0] != "0":
             raise MovingError(f"{table_title(schema, name)} is emptied or rewritten at this moment")
         names = {str(column): Spelling.SAME for *_, column in rows if column is not None}
-        return SourceTable(sql, names)
+        return SourceTable(sql, names, int(oid or 0))
+
+    def title_of(self, oid: int) -> str | None:
+        """See `SourceSums`."""
+        rows = self.query(
+            "SELECT n.nspname, c.relname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n "
+            f"ON n.oid = c.relnamespace WHERE c.oid = {oid} AND c.relkind IN ('r', 'p')"
+        )
+        return next((table_title(str(schema), str(name)) for schema, name in rows), None)
+
+
+def _renamed(schema: str, name: str) -> MovingError:
+    return MovingError(f"{table_title(schema, name)} is renamed or dropped at this moment")
 
 
 def _rows(table: str, columns: Sequence[SourceColumn], key: Sequence[str]) -> str:

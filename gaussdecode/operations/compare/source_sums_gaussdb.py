@@ -58,10 +58,14 @@ class GaussSums(SourceSums):
             return
         try:
             shape = self._reader.shape(found)
-            yield SourceTable(shape.leaves[0].quoted, _spellings(shape))
+            yield SourceTable(shape.leaves[0].quoted, _spellings(shape), found.oid)
             self._reader.check_files(shape, [0])
         except TableChangedError as error:
             raise MovingError(error.reason) from None
+
+    def title_of(self, oid: int) -> str | None:
+        """See `SourceSums`; tables that are stored by column, or not on the white list, are none."""
+        return next((of.title for of in self._tables.values() if of.oid == oid), None)
 
 
 def _spellings(shape: TableShape) -> dict[str, Spelling]:

@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from gaussdecode.errors import LandingError
 from gaussdecode.model.entry import CommitEntry
-from gaussdecode.model.landing import EntryKind
+from gaussdecode.model.landing import EntryKind, LandingFile
 from gaussdecode.spark.log.landing import Landing, data_kinds
 from gaussdecode.spark.log.place import read_table
 from gaussdecode.spark.log.schema import OLD, OLD_PREFIX, RAW, UNCHANGED, TableSchema
@@ -202,7 +202,7 @@ def overlay(
         until: epoch and LSN.
 
     Raises:
-        MovingError: the table was emptied, altered or read anew meanwhile.
+        MovingError: the table was emptied, altered, renamed or read anew meanwhile.
         LandingError: too many changes landed since the target's last apply.
     """
     landing.refuse_several("what a database has")
@@ -213,7 +213,13 @@ def overlay(
             continue
         for file in entry.files:
             first = (landing.position(entry).epoch, file.first.lsn)
-            if file.table != table or first > until:
+            if first > until:
+                continue
+            if file.table != table:
+                if schema.oid and _oid_of(landing, file) == schema.oid:
+                    raise MovingError(
+                        f"rows of {schema.title} came under another name in entry {entry.n}"
+                    )
                 continue
             is_other = file.schema_id != schema.schema_id or entry.kind is EntryKind.SNAPSHOT
             if is_other or file.ops.get("T"):
@@ -231,6 +237,13 @@ def overlay(
         if (where.epoch, where.lsn) >= until:
             break
     return found
+
+
+def _oid_of(landing: Landing, file: LandingFile) -> int:
+    """The OID of the table that rows are of; 0 if unknown, and for our own tables."""
+    if "." not in file.table:
+        return 0
+    return int(landing.schema_record(file.table, file.schema_id)["oid"])
 
 
 def _lay(found: Overlay, rows: pa.Table, shape: Shape, until: tuple[int, int]) -> None:
