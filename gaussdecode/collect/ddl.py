@@ -11,6 +11,7 @@ From GaussDB and openGauss a content is what the server sent:
 | GaussDB, enable-ddl-decoding | ``{"TDDL": "statement"}``; with enable-ddl-json-format ``{"JDDL": tree}`` |
 | openGauss 6.0, mppdb_decoding | ``prefix: ..., relid N, ... content: tree``, and after a line end ``decode to: statement, [owner ...]`` |
 | openGauss 6.0, sql_decoding | the same, beginning with ``message: prefix`` |
+| openGauss 6.0, before each DROP of a table or type | the same without the second line; the content is ``Drop table command start`` |
 """
 
 import json
@@ -25,8 +26,8 @@ _VERSION: Final = 1
 _MOST_BYTES: Final = 32 << 20  # above what the triggers write (16 MiB); more is somebody else's
 
 _SERIAL: Final = re.compile(
-    rb"(?:message: prefix|prefix:) .*?, relid (?P<oid>[0-9]+), .*?content: (?P<tree>.*)\n"
-    rb"decode to ?: (?P<sql>.*), \[owner .*\]",
+    rb"(?:message: prefix|prefix:) .*?, relid (?P<oid>[0-9]+), .*?content: "
+    rb"(?:Drop (?P<dropped>[a-z ]+) command start|(?P<tree>.*)\ndecode to ?: (?P<sql>.*), \[owner .*\])",
     re.DOTALL,
 )
 Record = dict[str, Any]  # Any: JSON
@@ -85,6 +86,9 @@ def _read(content: bytes) -> pa.Array:
 def _record(content: bytes) -> Record | None:
     """The columns that a content says, by their names; None where it is of no known form."""
     serial = _SERIAL.fullmatch(content)
+    if serial is not None and serial["dropped"] is not None:
+        tag = f"DROP {serial['dropped'].decode().upper()}"
+        return {"command_tag": tag, "oid": int(serial["oid"]) or None, "statement_is_cut": False}
     if serial is not None:
         sql = serial["sql"].decode()
         try:

@@ -80,6 +80,28 @@ def test_what_is_no_ddl_is_null(content: bytes) -> None:
             ),
             ("DROP TABLE", None, None, None, "DROP TABLE t"),
         ),
+        (
+            (
+                b'prefix: deparse, lsn: 1, relid 7, cmdtype: Drop Table End, size: 9, content: {"fmt": "x", '
+                b'"objtype": "table", "objidentity": "s.\\"T\\"\\".u\\""}\ndecode to: DROP table s.x, [owner none]'
+            ),
+            ("DROP TABLE", "s", 'T".u', 7, "DROP table s.x"),
+        ),
+        (
+            (
+                b'prefix: deparse, lsn: 1, relid 7, cmdtype: Drop Table End, size: 9, content: {"fmt": "x", '
+                b'"objtype": "function", "objidentity": "s.f(integer)"}\ndecode to: DROP function s.f(integer), [owner none]'
+            ),
+            ("DROP FUNCTION", None, None, 7, "DROP function s.f(integer)"),
+        ),
+        (
+            b"prefix: deparse, lsn: 1, relid 7, cmdtype: Drop Table, size: 25, content: Drop table command start",
+            ("DROP TABLE", None, None, 7, None),
+        ),
+        (
+            b"message: prefix deparse, relid 7, cmdtype: Drop Type, sz: 2 content: Drop type command start",
+            ("DROP TYPE", None, None, 7, None),
+        ),
     ],
 )
 def test_what_gaussdb_and_opengauss_send(content: bytes, found: tuple[object, ...]) -> None:

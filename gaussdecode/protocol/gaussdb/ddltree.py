@@ -40,6 +40,9 @@ _OBJECTS: Final = (
     "DATABASE",
 )
 
+_NAME: Final = re.compile(r'("(?:[^"]|"")+"|[^".( ]+)\.("(?:[^"]|"")+"|[^".( ]+)')
+_NAMED: Final = ("table", "index", "view", "sequence", "type")
+
 _NAMES: Final = (("schema_name", "schemaname"), ("object_name", "objname"))
 
 Tree = dict[str, Any]  # Any: JSON
@@ -60,7 +63,9 @@ def name_of(tree: Tree) -> tuple[str | None, str | None]:
     """Schema and name of the object that a tree is about; None for what it does not say."""
     identity = tree.get("identity")
     if not isinstance(identity, dict):
-        return None, None
+        spelled = _NAME.fullmatch(str(tree.get("objidentity")))  # of DROP in openGauss
+        is_named = spelled is not None and tree.get("objtype") in _NAMED
+        return (_plain(spelled[1]), _plain(spelled[2])) if spelled and is_named else (None, None)
     schema, name = (_first(identity, keys) for keys in _NAMES)
     return schema, name
 
@@ -81,6 +86,10 @@ def command_tag(sql: str) -> str | None:
 def _first(values: Tree, keys: tuple[str, ...]) -> str | None:
     given = (values.get(key) for key in keys)
     return next((value for value in given if isinstance(value, str) and value), None)
+
+
+def _plain(spelled: str) -> str:
+    return spelled[1:-1].replace('""', '"') if spelled.startswith('"') else spelled
 
 
 def _fail(_: object) -> str:
