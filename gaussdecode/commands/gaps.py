@@ -36,7 +36,7 @@ from gaussdecode.model import words
 from gaussdecode.model.entry import SETTLED, WITHOUT_ROWS, CommitEntry
 from gaussdecode.model.landing import EntryKind, SchemaChange, SourcePosition
 from gaussdecode.model.lsn import Lsn
-from gaussdecode.model.quarantine import ended_by
+from gaussdecode.model.quarantine import ended_by, oids_read_by
 from gaussdecode.model.title import split_title
 from gaussdecode.operations.landing_files import opened
 from gaussdecode.operations.owner import work_as_owner_of
@@ -58,7 +58,7 @@ _COLUMNS: Final = (
     "read again",
     "what",
 )
-_NOT_READ: Final = LEFT_OUT | {"missed"}  # states of tables that no order means
+_NOT_READ: Final = LEFT_OUT | {"missed", None}  # states of tables that no order means
 _MOST_NAMED: Final = 5  # tables in a cell; arbitrary
 
 
@@ -106,7 +106,7 @@ def _is_answered(record: Json, accepted: set[str]) -> bool:
 
 
 def _records(root: Path, counted: Counter[str]) -> Iterator[Json]:
-    stopped: dict[str, list[Json]] = {}  # by table
+    stopped: list[tuple[str, int | None, Json]] = []  # table, its OID, the record
     suspects: list[_Suspect] = []
     landed: dict[str | None, set[str]] = {}  # by source
     ledgers: Ledgers = {}
@@ -119,16 +119,19 @@ def _records(root: Path, counted: Counter[str]) -> Iterator[Json]:
                 landed.setdefault(change.source, set()).add(change.table)
         for suspect in suspects:
             suspect.take(entry, oid_of)
-        for table in ended_by(entry) & stopped.keys():
+        whole = ended_by(entry)
+        oids = oids_read_by(entry) if len(entry.positions) == 1 else set()  # of another name now
+        ended = [of for table, oid, of in stopped if table in whole or oid in oids]
+        stopped = [of for of in stopped if of[2] not in ended]
+        for record in ended:
             _, position = _where(entry)
             lsn = entry.extra.get("snapshot", {}).get("lsn", position.lsn)
-            for record in stopped.pop(table):
-                record.update(until_lsn=str(Lsn(lsn)), is_open=False)
+            record.update(until_lsn=str(Lsn(lsn)), is_open=False)
         if entry.kind in _KINDS:
             record = _record(entry)
             if entry.kind is EntryKind.QUARANTINE:
-                for table in entry.extra.get("tables", ()):
-                    stopped.setdefault(table, []).append(record)
+                tables, oid = entry.extra.get("tables", ()), entry.extra.get("oid")
+                stopped += [(table, oid, record) for table in tables]
             elif entry.kind is EntryKind.SUSPECT:
                 suspects.append(_Suspect(entry, record))
             yield record

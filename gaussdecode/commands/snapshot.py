@@ -34,6 +34,7 @@ from gaussdecode.console.progress import describe
 from gaussdecode.errors import EX_OK, EX_UNAVAILABLE, ConfigError, SourceError
 from gaussdecode.land.layout import read_layout
 from gaussdecode.land.snapshots import SnapshotStore
+from gaussdecode.model.quarantine import DROPPED
 from gaussdecode.model.title import split_title, table_title
 from gaussdecode.model.words import counted
 from gaussdecode.operations.ask_daemon import ask_status
@@ -41,7 +42,7 @@ from gaussdecode.operations.landing_files import opened
 from gaussdecode.operations.owner import load_as_owner
 from gaussdecode.settings.sections import Config
 from gaussdecode.snapshot.choice import NEEDS_ALL_ROWS, needs_all_rows
-from gaussdecode.snapshot.dropped import DROPPED, EVERY_SOURCE, REFUSED
+from gaussdecode.snapshot.dropped import EVERY_SOURCE, REFUSED
 from gaussdecode.snapshot.item import title_of
 from gaussdecode.source.relations import WhiteList
 

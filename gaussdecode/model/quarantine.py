@@ -6,12 +6,15 @@ are complete up to the position; all others go on.
 """
 
 import dataclasses
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.title import table_title
+
+DROPPED: Final = "dropped"
+"""In a snapshot's record of a table: the source has no table of its name; it has no OID of its own."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -84,3 +87,23 @@ def ended_by(entry: CommitEntry) -> set[str]:
     said = entry.extra.get("snapshot", {}).get("tables", {})
     tables = {*said, *(file.table for file in entry.files)}
     return {table for table in tables if said.get(table, {}).get("where") is None}
+
+
+def oids_read_by(entry: CommitEntry, since_n: int = -1) -> set[int]:
+    """OIDs of tables that are whole with an entry: they may have had another name before.
+
+    Args:
+        entry: any entry.
+        since_n: leave out snapshots that began before this entry.
+    """
+    if entry.kind is not EntryKind.SNAPSHOT:
+        return set()
+    said = entry.extra.get("snapshot", {}).get("tables", {})
+    return {
+        int(of["oid"])
+        for of in said.values()
+        if of.get("oid")
+        and of.get("where") is None
+        and not of.get(DROPPED)
+        and int(of.get("since_n", -1)) >= since_n
+    }

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 from gaussdecode.collect.suspects import ONLY_THESE
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind
-from gaussdecode.model.quarantine import ended_by
+from gaussdecode.model.quarantine import ended_by, oids_read_by
+from gaussdecode.model.title import split_title, table_directory
 
 if TYPE_CHECKING:  # the status page imports this module, and needs no Arrow
     from gaussdecode.land.commitlog import CommitLog
@@ -53,13 +54,16 @@ def names_all(entry: CommitEntry) -> bool:
 def read_again_by(entry: CommitEntry, suspect: CommitEntry) -> set[str]:
     """Tables that a suspect entry may mean, of which a later entry ends a snapshot taken after it.
 
-    A snapshot of a table made anew is after the change.
+    A snapshot of a table made anew is after the change. One of a renamed table has another name.
     """
     if entry.extra.get("source") != suspect.extra.get("source"):
         return set()
     snapshots = entry.extra.get("snapshot", {}).get("tables", {})
-    anew = {table: of["oid"] for table, of in suspect.extra.get("changes", {}).items() if of["oid"]}
-    return {
+    changes = suspect.extra.get("changes", {})
+    anew = {table: of["oid"] for table, of in changes.items() if of["oid"]}
+    oids = oids_read_by(entry, suspect.n)
+    own = {table for table, of in changes.items() if of.get("table_oid") in oids} - anew.keys()
+    return own | {
         table
         for table in ended_by(entry)
         if int(snapshots.get(table, {}).get("since_n", -1)) >= suspect.n
@@ -92,6 +96,7 @@ class Doubts:
         self._source = source
         self._seen_n = self._noted_n = answered_n(store.ledger())
         self._titles: set[str] = set()
+        self._oids: set[int] = set()
         self._is_of_all = False
         self._has_begun = False
 
@@ -116,12 +121,20 @@ class Doubts:
         return is_in_doubt
 
     def _take(self, entry: CommitEntry) -> None:
-        self._titles.update(str(table) for table in entry.extra.get("tables", ()))
+        named = {str(table) for table in entry.extra.get("tables", ())}
+        told = (of.get("table_oid") for of in entry.extra.get("changes", {}).values())
+        known = (
+            of.get("oid")
+            for title, of in self._store.ledger().items()
+            if "." in title and table_directory(*split_title(title)) in named
+        )
+        self._titles |= named
+        self._oids |= {int(oid) for oid in (*told, *known) if oid}
         self._is_of_all |= not names_all(entry)
 
-    def concerns(self, directory: str) -> bool:
-        """Whether a table may lack changes."""
-        return self._is_of_all or directory in self._titles
+    def concerns(self, directory: str, oid: int = 0) -> bool:
+        """Whether a table may lack changes, under its name or one that it had."""
+        return self._is_of_all or directory in self._titles or oid in self._oids
 
     def answered(self) -> dict[str, Json]:
         """What the ledger says once everything that `look` saw has been ordered."""
@@ -131,4 +144,5 @@ class Doubts:
         """Forget the number that `answered` gave: it is durable."""
         self._noted_n = self._seen_n
         self._titles.clear()
+        self._oids.clear()
         self._is_of_all = False

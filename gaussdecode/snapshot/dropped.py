@@ -14,6 +14,7 @@ from gaussdecode.errors import SourceRefusedError
 from gaussdecode.land.names import table_directory
 from gaussdecode.land.schemas import SOURCE, read_schema
 from gaussdecode.land.snapshots import Json
+from gaussdecode.model.quarantine import DROPPED
 from gaussdecode.model.relation import Relation, ReplicaIdentity
 from gaussdecode.model.title import split_title
 from gaussdecode.snapshot.item import Progress, Wanted
@@ -21,8 +22,6 @@ from gaussdecode.snapshot.read import TableTask
 from gaussdecode.snapshot.tools import Tools
 from gaussdecode.source.export import PublishedTable, TableShape
 
-DROPPED: Final = "dropped"
-"""In a request, that a table is to be let go; in a record of the ledger, that it was."""
 REFUSED: Final = "refused"
 """In a record of the ledger, why it was not."""
 EVERY_SOURCE: Final = "every_source"
@@ -63,6 +62,7 @@ def let_go(tools: Tools, title: str, request: str) -> None:
             raise SourceRefusedError(_IS_THERE)
         item = Wanted(table, None, request)
         output = tools.output(item, _task(table, directory, schema_id, record), view, since_n)
+        output.is_dropped = True
         tools.commit(hold, view, [output], {DROPPED: True})
 
 

@@ -26,6 +26,7 @@ from gaussdecode.model.landing import (
     Truncate,
     schema_key,
 )
+from gaussdecode.model.quarantine import DROPPED
 from gaussdecode.model.request import Reached
 from gaussdecode.settings.landing_sections import LandingConfig
 from gaussdecode.snapshot.file import SnapshotFile, Stamp, Stamper
@@ -46,6 +47,7 @@ class Output:
 
     Attributes:
         is_empty: the whole table had no row; known when it is finished.
+        is_dropped: the source has no table of its name.
         is_handed_over: committing its files may have begun.
     """
 
@@ -63,6 +65,7 @@ class Output:
         self._since_n = since_n
         self.stamper = Stamper(stamp)
         self.is_empty = False
+        self.is_dropped = False
         self.is_handed_over = False
         self._log = log
         self._landing = landing
@@ -141,7 +144,9 @@ class Output:
     def to_record(self) -> Json:
         """Make the entry's record of the table."""
         table = self.task.shape.table
+        dropped = {DROPPED: True} if self.is_dropped else {}
         return {
+            **dropped,
             "schema": table.schema,
             "name": table.name,
             "oid": table.oid,

@@ -30,8 +30,9 @@ from gaussdecode.collect.snapshot_gate import HoldLostError
 from gaussdecode.errors import ConfigError, LoginRefusedError, SourceError, SourceRefusedError
 from gaussdecode.land.failpoints import SnapshotStep
 from gaussdecode.land.names import table_directory
-from gaussdecode.land.snapshots import Json
+from gaussdecode.land.snapshots import WHY_STOPPED, Json
 from gaussdecode.logs import Event, get_logger
+from gaussdecode.model.quarantine import DROPPED
 from gaussdecode.model.title import split_title
 from gaussdecode.settings.rules import SourceKind
 from gaussdecode.settings.sections import Config
@@ -48,7 +49,7 @@ from gaussdecode.snapshot.choice import (
     needs_all_rows,
 )
 from gaussdecode.snapshot.doubts import Doubts, answered
-from gaussdecode.snapshot.dropped import DROPPED, EVERY_SOURCE, REFUSED, let_go
+from gaussdecode.snapshot.dropped import EVERY_SOURCE, REFUSED, let_go
 from gaussdecode.snapshot.item import Context, Progress, Wanted, title_of
 from gaussdecode.snapshot.tools import Tools
 from gaussdecode.source.coverage import listing
@@ -201,6 +202,7 @@ class Snapshotter:
         self._listed_at = time.monotonic()
         self._forget_others(published)
         self._note_missed(published, {table.oid for table in published.values()})
+        self._follow_stopped(published)
         self._give_up_stopped()
         if is_in_doubt:
             self._order(published)
@@ -248,7 +250,7 @@ class Snapshotter:
         for title, table in published.items():
             known = ledger.get(title, {})
             directory = table_directory(table.schema, table.name)
-            if not doubts.concerns(directory) or known.get("state") in LEFT_OUT:
+            if not doubts.concerns(directory, table.oid) or known.get("state") in LEFT_OUT:
                 continue
             records[title] = {**self._asked(table), "request": known.get("request")}
             store.drop(directory)
@@ -296,6 +298,22 @@ class Snapshotter:
         }
         if missed:
             self._tools.store.note(missed)
+
+    def _follow_stopped(self, published: dict[str, PublishedTable]) -> None:
+        """Let a quarantine go along with a table that was renamed: it is asked for by the name of now."""
+        titles = {table.oid: title for title, table in published.items()}
+        ledger = self._tools.store.ledger()
+        moved: dict[str, Json] = {}
+        for title, record in ledger.items():
+            now = titles.get(record.get("oid") or 0, title)
+            if record.get("state") != QUARANTINED or now == title:
+                continue
+            known = ledger.get(now, {})
+            why = {WHY_STOPPED: record.get(WHY_STOPPED)}
+            moved[now] = {**(known if known.get("state") == "asked" else record), **why}
+            moved.setdefault(title, {WHY_STOPPED: None})
+        if moved:
+            self._tools.store.note(moved)
 
     def _give_up_stopped(self) -> None:
         """Forget what was begun of tables that have stopped since; who asked for it has waited."""

@@ -137,6 +137,30 @@ def test_a_quarantine_ends_with_a_snapshot_of_the_whole_table(
     log.close()
 
 
+def test_a_renamed_table_is_whole_with_a_snapshot_under_its_name_of_now(
+    log: CommitLog, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of its OID, all rows, and not one that only says that the former name is gone."""
+    stopped = Quarantine("public.a", "public", "a", 7, Lsn(0x100), "a row is damaged")
+    commit(log, EntryKind.QUARANTINE, **stopped.to_extra())
+    changes = {"public.a": {"text": "t", "oid": None, "comes_whole": False, "table_oid": 7}}
+    said = {"tables": ["public.a"], "is_any_table": False, "text": "t", "changes": changes}
+    commit(log, EntryKind.SUSPECT, **said)
+    n = log.next_n - 1
+
+    def unanswered(**of: object) -> int:
+        record = {"where": None, "since_n": n, "oid": 7, **of}
+        snapshot = {"epoch": 1, "lsn": 0x200, "tables": {"public.b": record}}
+        commit(log, EntryKind.SNAPSHOT, snapshot=snapshot)
+        main(["gaps", "--json", "--unaccepted", str(tmp_path / "landing")])
+        return len(capsys.readouterr().out.splitlines())
+
+    assert unanswered(where="id > 3") == unanswered(oid=8) == unanswered(dropped=True) == 2
+    assert unanswered(since_n=n - 1) == 1
+    assert unanswered() == 0
+    log.close()
+
+
 def test_a_suspect_of_one_of_several_is_answered_there(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

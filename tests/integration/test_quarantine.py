@@ -108,6 +108,32 @@ def test_others_go_on_and_a_snapshot_brings_it_back(
     proxy.close()
 
 
+def test_a_renamed_table_comes_back_under_its_name_of_now(
+    database_15: Database, make_daemon: MakeDaemon
+) -> None:
+    """Nothing of it lands under the new name, until a snapshot of that is asked for."""
+    _prepare(database_15)
+    proxy = Poisoner(database_15.server.port)
+    config = {"landing": {"on-table-error": "quarantine"}}
+    daemon = make_daemon(database_15, dsn=proxy.dsn(database_15), config=config).start()
+    _poison(database_15)
+    daemon.catch_up()
+    database_15.execute("ALTER TABLE sick RENAME TO ill; INSERT INTO ill VALUES (4, 'd')")
+    daemon.catch_up()
+    assert _ids(daemon, "ill") == []
+    proxy.is_poisoning = False
+    asked = _command("snapshot", str(daemon.config_path), "--table", "public.ill")
+    assert asked.returncode == 0, asked.stderr
+    database_15.execute("INSERT INTO ill VALUES (5, 'e')")
+    daemon.catch_up()
+    assert (daemon.status() or {})["snapshot"]["public.ill"]["state"] == "done"
+    assert daemon.stop() == 0
+    assert sorted(_ids(daemon, "ill")) == [1, 2, 3, 4, 5]
+    (record, *_) = map(json.loads, _command("gaps", "--json", str(daemon.root)).stdout.splitlines())
+    assert (record["kind"], record["is_open"]) == ("quarantine", False)
+    proxy.close()
+
+
 @contextlib.contextmanager
 def _more_poison(database: Database) -> Iterator[None]:
     """One transaction after the other that holds the value, until the end of the block."""

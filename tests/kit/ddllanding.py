@@ -101,11 +101,12 @@ class DdlLanding:
 
     def land(
         self, *items: tuple[Sequence[Of], Row] | tuple[Sequence[Of], Row, str, int] | Command,
-        op: str = "I",
+        op: str = "I", snapshot: dict[str, Any] | None = None,
     ) -> int:  # fmt: skip
         """Commit rows and commands, in this order, as one transaction; give the entry's number.
 
-        Rows of op R are a snapshot. Rows may name another table than ``t``, and its OID.
+        Rows of op R are a snapshot, as are others with `snapshot`: what it says of each table. Rows may name
+        another table than ``t``, and its OID.
         """
         self.lsn += 16
         rows: dict[str, list[Row]] = {}
@@ -137,9 +138,10 @@ class DdlLanding:
         if commands:
             files.append(self._commands(commands, len(files)))
         files = [dataclasses.replace(file, source=self.source) for file in files]
-        kind = EntryKind.SNAPSHOT if op == "R" else EntryKind.DATA
-        read = {file.table: {"since_n": self.writer.n - 1} for file in files if op == "R"}
-        extra = {"snapshot": {"tables": read}} if read else None
+        is_read = op == "R" or snapshot is not None
+        kind = EntryKind.SNAPSHOT if is_read else EntryKind.DATA
+        said = {"since_n": self.writer.n - 1, **(snapshot or {})}
+        extra = {"snapshot": {"tables": {file.table: said for file in files}}} if is_read else None
         return self.writer.entry(kind, self.lsn, files, START, extra=extra)
 
     def _with_source(self, schema: pa.Schema) -> pa.Schema:

@@ -105,6 +105,18 @@ def test_only_the_tables_that_may_be_meant(landing: Landing) -> None:
     assert doubts.concerns("s.b")
 
 
+def test_a_table_that_was_renamed_meanwhile(landing: Landing) -> None:
+    """It is known by its OID: that of the entry, or of the ledger."""
+    landing.store.note({"s.a": {"state": "done", "oid": 7}})
+    doubts = landing.started()
+    changes = {"s.b": {"oid": None, "table_oid": 8}}
+    landing.commit(EntryKind.SUSPECT, tables=["s.a", "s.b"], changes=changes, **{ANY_TABLE: False})
+    assert doubts.look()
+    assert [doubts.concerns("s.c", oid) for oid in (7, 8, 9, 0)] == [True, True, False, False]
+    order(landing, doubts)
+    assert not doubts.concerns("s.c", 7)
+
+
 def test_a_start_reads_on_where_the_one_before_did(
     landing: Landing, monkeypatch: pytest.MonkeyPatch
 ) -> None:

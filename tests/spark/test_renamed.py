@@ -6,75 +6,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit.ddllanding import ID, OID, Command, DdlLanding, Of, dropped
+from kit.ddllanding import ID, OID, Of, dropped
+from kit.icebergcatalog import in_a_file
+from kit.renames import APPLY, CASES, OTHER, RENAMED, A, Source, State, in_steps, renamed, row
 
 from gaussdecode.errors import ConfigError
 from gaussdecode.model.landing import EntryKind
-from gaussdecode.spark.apply import Options, apply_with
+from gaussdecode.model.lsn import Lsn
+from gaussdecode.model.quarantine import Quarantine
 from gaussdecode.spark.log.landing import Landing
 from gaussdecode.spark.log.masks import read_masks
 from gaussdecode.spark.maintain.status import status
 from gaussdecode.spark.merge import run
 from gaussdecode.spark.merge.commit import commit_table
-from gaussdecode.spark.merge.engine import LocalEngine
 from gaussdecode.spark.merge.on_ddl import read_on_ddl
-from gaussdecode.spark.merge.options import Summary
 from gaussdecode.spark.target.deletion_vectors import current_rows
+from gaussdecode.spark.target.formats import ICEBERG
 from gaussdecode.spark.target.store import Target
-
-A = Of(2, "a")
-OTHER = OID + 7
-APPLY = "rename-table=apply"
-Row = tuple[list[Of], dict[str, int], str, int]
-State = dict[str, tuple[str, list[int]]]
-"""Title of a table and its ids, by directory."""
-
-
-def row(number: int, name: str = "t", oid: int = OID) -> Row:
-    """A row of a table."""
-    return [ID, A], {"id": number, "a": number}, name, oid
-
-
-def renamed(name: str, oid: int = OID) -> Command:
-    """ALTER TABLE ... RENAME TO."""
-    return Command([ID, A], statement=f"ALTER TABLE t RENAME TO {name}", name=name, oid=oid)
-
-
-class Source(DdlLanding):
-    """The landing and its target."""
-
-    def __init__(self, root: Path) -> None:
-        super().__init__(root / "landing")
-        self.target = root / "target"
-        self.said: list[str] = []
-
-    def apply(self, *on_ddl: str, **options: Any) -> Summary:
-        """Bring the target up to the end of the log."""
-        made = Options(on_ddl=read_on_ddl(on_ddl), **options)
-        return apply_with(LocalEngine(), self.root, self.target, made, progress=self.said.append)
-
-    def state(self) -> State:
-        """What readers find."""
-        store = Target(self.target)
-        database = store.database()
-        assert database is not None
-        found = {}
-        for table, v in database.tables.items():
-            files = store.version(table, v).current
-            rows = [
-                row for f in files for row in current_rows(store.table_root(table), f).to_pylist()
-            ]
-            title = store.schema_at(database, table).title
-            found[table] = title, sorted(row["id"] for row in rows)
-        return found
-
-    def doubt(self, *names: str, **more: Any) -> None:
-        """A suspect entry."""
-        said = {
-            "is_any_table": False, "tables": [f"public.{name}" for name in names], "text": "wrong rows",
-            "changes": {f"public.{name}": {"text": "wrong rows", **more} for name in names},
-        }  # fmt: skip
-        self.writer.entry(EntryKind.SUSPECT, self.lsn, extra=said)
 
 
 @pytest.fixture
@@ -83,65 +31,6 @@ def source(tmp_path: Path) -> Source:
     made = Source(tmp_path)
     made.land(row(1))
     return made
-
-
-def in_steps(source: Source, steps: list[list[Any]], *, is_together: bool) -> None:
-    """Land each step as a transaction, and apply after each, or once at the end."""
-    for items in steps:
-        if not is_together:
-            source.apply(APPLY)
-        source.land(*items)
-    assert source.apply(APPLY).stopped == {}
-    assert source.apply().stopped == {}
-
-
-RENAMED = {"public.t": ("public.u", [1, 2, 3])}
-CASES: dict[str, tuple[list[list[Any]], State]] = {
-    "renamed": ([[row(2), renamed("u"), row(3, "u")]], RENAMED),
-    "without a row": ([[renamed("u")]], {"public.t": ("public.u", [1])}),
-    "not told": ([[row(2)], [row(3, "u")]], RENAMED),
-    "back": (
-        [[renamed("u"), row(2, "u")], [row(3, "u"), renamed("t"), row(4)]],
-        {"public.t": ("public.t", [1, 2, 3, 4])},
-    ),
-    "there and back at once": (
-        [[renamed("u"), row(2, "u"), renamed("t"), row(3)]],
-        {"public.t": ("public.t", [1, 2, 3])},
-    ),
-    "another takes the old name": (
-        [[renamed("u"), row(2, "t", OTHER), row(3, "u")], [row(4, "t", OTHER)]],
-        {"public.t": ("public.u", [1, 3]), f"public.t_{OTHER}": ("public.t", [2, 4])},
-    ),
-    "the other one is renamed too": (
-        [[renamed("u"), row(2, "t", OTHER)], [renamed("v", OTHER), row(3, "v", OTHER), row(4, "u")]],
-        {"public.t": ("public.u", [1, 4]), f"public.t_{OTHER}": ("public.v", [2, 3])},
-    ),
-    "a third one takes over what the second left": (
-        [[renamed("u"), row(2, "t", OTHER)], [dropped("t", OTHER)], [row(3, "t", OTHER + 1)], [row(4, "u")]],
-        {"public.t": ("public.u", [1, 4]), f"public.t_{OTHER}": ("public.t", [3])},
-    ),
-    "exchanged": (
-        [[row(2, "u", OTHER)],
-         [renamed("x"), renamed("t", OTHER), renamed("u"), row(3, "u"), row(4, "t", OTHER)], [row(5, "u")]],
-        {"public.t": ("public.u", [1, 3, 5]), "public.u": ("public.t", [2, 4])},
-    ),
-    "exchanged without a row": (
-        [[row(2, "u", OTHER)], [renamed("x"), renamed("t", OTHER), renamed("u")]],
-        {"public.t": ("public.u", [1]), "public.u": ("public.t", [2])},
-    ),
-    "onto the name of a dropped table": (
-        [[row(2, "u", OTHER)], [dropped("u", OTHER)], [renamed("u"), row(3, "u")]],
-        {"public.t": ("public.u", [1, 3]), "public.u": ("public.u", [2])},
-    ),
-    "a table of the new name is made anew": (
-        [[renamed("u")], [dropped("u")], [row(2, "u", OTHER)]],
-        {"public.t": ("public.u", [2])},
-    ),
-    "with other columns": (
-        [[Command([ID], name="u"), ([ID], {"id": 2}, "u", OID)]],
-        {"public.t": ("public.u", [1, 2])},
-    ),
-}  # fmt: skip
 
 
 @pytest.mark.parametrize("is_together", [True, False])
@@ -153,6 +42,20 @@ def test_a_renamed_table_goes_on_where_it_is(
     steps, wanted = CASES[case]
     in_steps(source, steps, is_together=is_together)
     assert source.state() == wanted
+
+
+def test_readers_of_iceberg_find_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the table of each directory: its name in the catalog stays, and its comment has the name of now."""
+    catalog = in_a_file(monkeypatch, tmp_path)
+    source = Source(tmp_path, format=ICEBERG, catalog="lake.cdc", history=True)
+    source.land(row(1))
+    steps, wanted = CASES["exchanged"]
+    in_steps(source, steps, is_together=False)
+    assert source.state() == wanted
+    for table, (title, ids) in wanted.items():
+        found = catalog.load_table(("cdc", table.replace(".", "_")))
+        assert sorted(of["id"] for of in found.scan().to_arrow().to_pylist()) == ids
+        assert found.properties["comment"].startswith(title)
 
 
 @pytest.mark.parametrize(
@@ -455,6 +358,29 @@ def test_a_rename_that_nobody_recorded_and_a_new_table_of_the_name(source: Sourc
     source.land(row(2, "t", OTHER))
     source.land(row(3, "u"))
     assert list(source.apply(APPLY).stopped) == ["public.u"]
+
+
+def test_a_former_name_that_is_let_go_empties_nobody_else(source: Source) -> None:
+    """Who asks for that means a dropped table; this one has another name, and its rows."""
+    source.land(renamed("u"), row(2, "u"))
+    source.apply(APPLY)
+    gone = ([ID, A], {"id": None, "a": None}, "t", OID)
+    source.land(gone, op="T", snapshot={"dropped": True, "rows": 0, "oid": OID})
+    source.land(row(3, "u"))
+    assert source.apply(APPLY).stopped == {}
+    assert source.state() == RENAMED
+
+
+def test_a_quarantine_ends_with_a_snapshot_under_the_name_of_now(source: Source) -> None:
+    """The entry names the directory of then."""
+    source.apply(APPLY)
+    held = Quarantine("public.t", "public", "t", OID, Lsn(source.lsn), "a row is damaged")
+    source.writer.entry(EntryKind.QUARANTINE, source.lsn, extra=held.to_extra())
+    source.land(renamed("u"))
+    assert source.apply(APPLY).quarantined == {"public.t": 2}
+    source.land(row(5, "u"), op="R", snapshot={"oid": OID})
+    assert source.apply(APPLY).quarantined == {}
+    assert source.state() == {"public.t": ("public.u", [5])}
 
 
 def test_apply_alone_is_not_for_renames() -> None:

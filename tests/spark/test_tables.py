@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from kit.history import START, History, Place, Snapshot, Table, canon, shop, state_at
+from kit.renames import CASES, Source, in_steps, row
 from kit.s3 import S3
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
@@ -233,6 +234,26 @@ def test_tables_join_at_one_point(spark: SparkSession, past: tuple[History, Path
     (count,) = spark.sql(joined).collect()[0]
     sizes = {table.name: len(last_state(source, table).rows) for table in source.tables}
     assert count == sizes["plain"] * sizes["pair"]
+
+
+def test_renamed_tables_through_spark(spark: SparkSession, tmp_path: Path) -> None:
+    """Two exchange their names: rows, past and changes are found by the names of now."""
+    source = Source(tmp_path, SparkEngine(spark), history=True, changelog="gd_commit_date")
+    source.land(row(1))
+    steps, wanted = CASES["exchanged"]
+    in_steps(source, steps, is_together=False)
+    assert source.state() == wanted
+    for title, ids in wanted.values():
+        frames = [
+            current(spark, source.target, title),
+            history(spark, source.target, title),
+            changelog(spark, source.target, title),
+            ask(spark, source.target, f"SELECT id FROM {title}"),
+        ]
+        assert [sorted(of.id for of in frame.select("id").collect()) for frame in frames] == [
+            ids
+        ] * 4
+    assert database(spark, source.target).keys() == {"public.t", "public.u"}
 
 
 def test_changes_of_a_schema_that_comes_again(spark: SparkSession, tmp_path: Path) -> None:

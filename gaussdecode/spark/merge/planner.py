@@ -10,7 +10,7 @@ from collections.abc import Container, Mapping, Sequence
 
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind, LandingFile
-from gaussdecode.model.quarantine import ended_by
+from gaussdecode.model.quarantine import DROPPED, ended_by, oids_read_by
 from gaussdecode.spark.log.change_file import (
     ALL_CSNS,
     ChangeFile,
@@ -273,12 +273,19 @@ def _note(plan: Plan, entry: CommitEntry, landing: Landing) -> None:
     if entry.kind is EntryKind.QUARANTINE:
         for table in entry.extra["tables"]:
             plan.quarantined.setdefault(table, entry.n)
-    for table in ended_by(entry):
+    for table in {*ended_by(entry), *_renamed_ones(plan.quarantined, entry, landing)}:
         plan.quarantined.pop(table, None)
     if entry.commit_time is not None:
         plan.commit_time = max(plan.commit_time or entry.commit_time, entry.commit_time)
     where = landing.position(entry)
     plan.position = (where.epoch, where.lsn, where.csn)
+
+
+def _renamed_ones(quarantined: Mapping[str, int], entry: CommitEntry, landing: Landing) -> set[str]:
+    """Tables in quarantine that an entry has whole under another name."""
+    oids = oids_read_by(entry) if quarantined and not landing.has_several else set()
+    known = {table: n for table, n in quarantined.items() if oids and n >= landing.first_n}
+    return {table for table, n in known.items() if landing.entry(n).extra.get("oid") in oids}
 
 
 def _doubts_of(entry: CommitEntry) -> list[tuple[str, Doubt]]:
@@ -304,6 +311,7 @@ def _files_of(
     if not data_kinds(entry):
         return found
     left = list(events)
+    said = entry.extra.get("snapshot", {}).get("tables", {})
     files: Sequence[LandingFile] = entry.files
     if left or plan.moves:
         files = sorted(files, key=lambda file: (file.first.lsn, file.first.seq))
@@ -312,8 +320,9 @@ def _files_of(
             continue
         while left and left[0].place[1:] < (file.first.lsn, file.first.seq):
             routes.follow(left.pop(0))
-        table = routes.target_of(file, entry.n)
-        if lacking.is_wanted(table) and file.table not in plan.quarantined:
+        is_dropped = said.get(file.table, {}).get(DROPPED)
+        table = routes.dropped(file.table) if is_dropped else routes.target_of(file, entry.n)
+        if table is not None and lacking.is_wanted(table) and file.table not in plan.quarantined:
             change = ChangeFile(
                 entry.n, entry.n, replaces(entry, file.table), file,
                 epoch=landing.position(entry, file.source).epoch,

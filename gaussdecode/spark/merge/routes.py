@@ -115,14 +115,18 @@ class Routes:
             n: its entry.
         """
         name = file.table
-        oid = self._oid(file) if self._is_active else 0
-        if not oid:
+        if not self._is_active:
             return name
+        oid, holder = self._oid(file), self._by_name.get(name)
+        if not oid:  # of GaussDB: the name alone tells
+            return self._begin(name, oid, n) if holder is None else holder
         found = self._by_oid.get(oid, [])
         for table in found:
             if self._homes[table].name == name:
                 self._by_name[name] = table
                 return table
+        if holder is not None and not self._homes[holder].oid:
+            return holder  # its rows came before anybody knew the OID
         if len(found) == 1:
             table, home = found[0], self._homes[found[0]]
             is_held = name in self._held.get(table, ())
@@ -136,6 +140,11 @@ class Routes:
                 self.begun.setdefault(begun, home.n)
                 return begun
         return self._begin(name, oid, n)
+
+    def dropped(self, name: str) -> str | None:
+        """The directory of a table that is gone from the source; None if it is there under another name."""
+        home = self._homes.get(name) if self._is_active else None
+        return self._by_name.get(name, name if home is None or home.name == name else None)
 
     def follow(self, event: DdlEvent) -> None:
         """Note the new name that a command gives to a table."""
