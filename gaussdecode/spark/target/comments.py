@@ -98,6 +98,11 @@ def kept(where_from: str, held: str) -> str:
     return before(where_from, text if apart else "")
 
 
+def is_of(landing_id: str, held: str) -> bool:
+    """Whether a table's comment ends with the sentence on its origin."""
+    return f", landing {landing_id}; key: " in held.rpartition(_APART)[2]
+
+
 def difference(held: Comments, to_be: Comments) -> Changed:
     """The changes that turn one set of comments into another; columns in both only."""
     columns = {

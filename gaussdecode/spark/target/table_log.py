@@ -22,7 +22,7 @@ from gaussdecode import __version__
 from gaussdecode.errors import LandingError, OvertakenError, unreadable
 from gaussdecode.model.seal import NewerFormatError
 from gaussdecode.spark.log.place import File, Place, files_below, parquet_file
-from gaussdecode.spark.target.comments import NOTHING_CHANGED, Changed, Comments
+from gaussdecode.spark.target.comments import NOTHING_CHANGED, Changed, Comments, is_of, kept
 from gaussdecode.spark.target.comments import before as before_origin
 from gaussdecode.spark.target.deletion_vectors import Vector
 from gaussdecode.spark.target.delta_log import DeltaLog, Snapshot, is_hidden, path_of
@@ -79,6 +79,7 @@ class TableLog:
     def __init__(self, root: Place, landing_id: str) -> None:
         self._root = root
         self._app = f"gaussdecode-{landing_id}"
+        self._landing_id = landing_id
         self._logs = {folder: DeltaLog(root / folder) for folder in FOLDERS}
 
     def versions(self) -> list[int]:
@@ -380,8 +381,11 @@ class TableLog:
             "createdTime": old.get("createdTime", now),
         }
         metadata |= {name: old[name] for name in ("name", "description") if name in old}
-        if not old and shape.comment and folder in BEGINS:
-            metadata["description"] = BEGINS[folder] + shape.comment
+        if shape.comment and folder in BEGINS:
+            held = metadata.get("description", "")
+            where_from = BEGINS[folder] + shape.comment
+            if not old or is_of(self._landing_id, held):  # the table may have been renamed
+                metadata["description"] = kept(where_from, held)
         if folder in BEGINS and shape.said.table is not None:
             where_from = BEGINS[folder] + shape.comment
             metadata["description"] = before_origin(where_from, shape.said.table)
