@@ -42,11 +42,6 @@ class Notifier:
         path = values.get("NOTIFY_SOCKET", "")
         return cls(path if path.startswith(("/", "@")) else "", seconds or None)
 
-    @property
-    def feed_interval(self) -> float | None:
-        """Seconds between feeds of the watchdog, or None when there is none."""
-        return self._interval
-
     def _send(self, *lines: str) -> None:
         if self._socket is None:
             return

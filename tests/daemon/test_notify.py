@@ -47,7 +47,6 @@ def test_watchdog_is_fed_by_progress_only(systemd: tuple[socket.socket, str]) ->
     """A third of the time apart while alive; not at all when nothing moves."""
     listener, name = systemd
     notifier = Notifier.from_environment({"NOTIFY_SOCKET": name, "WATCHDOG_USEC": "30000000"})
-    assert notifier.feed_interval == 10.0
     assert notifier.feed(100.0, lambda: True)
     assert notifier.feed(109.9, lambda: False)
     assert not notifier.feed(110.0, lambda: False)
@@ -73,7 +72,6 @@ def test_watchdog_is_fed_by_progress_only(systemd: tuple[socket.socket, str]) ->
 def test_outside_systemd_nothing_happens(environment: dict[str, str]) -> None:
     """No call fails, and no watchdog is expected."""
     notifier = Notifier.from_environment(environment)
-    assert notifier.feed_interval is None
     notifier.ready("x")
     assert notifier.feed(0.0, lambda: False)
     notifier.close()

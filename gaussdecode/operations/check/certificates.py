@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 from gaussdecode.daemon.status.expiry import ending
 from gaussdecode.host.certificates import CertificateEnd
@@ -17,11 +18,16 @@ def examine_certificates(config: Config) -> Iterator[Finding]:
     if port is not None and CertificateEnd(port.certificate).seconds() > now:
         files[PORT_CERTIFICATE] = port.certificate
     for name, path in files.items():
-        text = ending(name, CertificateEnd(path).seconds(), now)
-        if text is not None:
-            yield Finding(
-                text.removesuffix("."),
-                "after that the other side refuses the connection",
-                f"write a new certificate and its key into the same files: {path}",
-                "certificate-ends",
-            )
+        yield from ending_findings(name, path, "the other side refuses", "certificate-ends")
+
+
+def ending_findings(name: str, path: Path, who: str, state: str | None = None) -> Iterator[Finding]:
+    """Judge the certificate of a setting; `who` begins the consequence, such as ``clients refuse``."""
+    text = ending(name, CertificateEnd(path).seconds(), time.time())
+    if text is not None:
+        yield Finding(
+            text.removesuffix("."),
+            f"after that {who} the connection",
+            f"write a new certificate and its key into the same files: {path}",
+            state,
+        )

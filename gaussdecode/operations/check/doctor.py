@@ -183,11 +183,15 @@ def _connections(inputs: CheckInput) -> Iterator[Finding]:
             "the stream cannot be started",
             f"ALTER SYSTEM SET max_wal_senders = {seen.senders + 4};  -- then restart the server",
         )
-    room = int(seen.settings.get("max_replication_slots", "0")) - seen.slots
-    if room < 1 and inputs.server.slot is None:
+    if inputs.server.slot is None:
+        yield from _slots(seen, "the slot cannot be created")
+
+
+def _slots(seen: Inspection, why: str) -> Iterator[Finding]:
+    if int(seen.settings.get("max_replication_slots", "0")) <= seen.slots:
         yield Finding(
             f"no replication slot of {seen.slots} is free",
-            "the slot cannot be created",
+            why,
             f"ALTER SYSTEM SET max_replication_slots = {seen.slots + 4};  -- then restart the server",
         )
 
@@ -197,13 +201,9 @@ def _snapshots(inputs: CheckInput) -> Iterator[Finding]:
     seen = inputs.seen
     if not inputs.config.reads_rows:
         return
-    room = int(seen.settings.get("max_replication_slots", "0")) - seen.slots
-    if room < 1 and inputs.server.slot is not None:
-        yield Finding(
-            f"no replication slot of {seen.slots} is free",
-            "existing rows cannot be read: a snapshot needs one for some moments",
-            f"ALTER SYSTEM SET max_replication_slots = {seen.slots + 4};  -- then restart the server",
-        )
+    if inputs.server.slot is not None:
+        why = "existing rows cannot be read: a snapshot needs one for some moments"
+        yield from _slots(seen, why)
     yield from reading_findings(inputs.config, seen.role, seen.unreadable)
 
 

@@ -2,12 +2,10 @@
 
 import dataclasses
 import errno
-import time
 
-from gaussdecode.daemon.status.expiry import ending
 from gaussdecode.daemon.status.tls import server_context
 from gaussdecode.errors import ConfigError
-from gaussdecode.host.certificates import CertificateEnd
+from gaussdecode.operations.check.certificates import ending_findings
 from gaussdecode.operations.check.doctor import Finding
 from gaussdecode.operations.check.port import listen_error, taken, unusable
 from gaussdecode.serve.kept import is_running
@@ -91,13 +89,5 @@ def _tls(config: Config, found: ServeFound) -> None:
     except ConfigError as error:
         found.problems.append(str(error))
         return
-    end = CertificateEnd(files.certificate).seconds()
-    text = ending("serve.tls-certificate-file", end, time.time())
-    if text is not None:
-        found.findings.append(
-            Finding(
-                text.removesuffix("."),
-                "after that clients refuse the connection",
-                f"write a new certificate and its key into the same files: {files.certificate}",
-            )
-        )
+    name = "serve.tls-certificate-file"
+    found.findings.extend(ending_findings(name, files.certificate, "clients refuse"))
