@@ -139,9 +139,7 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
     return parser
 
 
-def _add_completion(
-    subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]",
-) -> None:
+def _add_completion(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     summary = "Print a script that completes commands and options in a shell"
     sub = subparsers.add_parser("completion", help=summary, description=summary)
     sub.add_argument("shell", choices=SHELLS, help="source its output in the shell's start file")

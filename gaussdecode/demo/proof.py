@@ -218,8 +218,7 @@ def _replay_bag(changes: DataFrame, table: LandedTable) -> DataFrame:
     if "gd_old" not in changes.columns:
         return added
     removed = changes.where("gd_old IS NOT NULL").select(
-        *[F.col(f"gd_old.{_quoted(name)}").alias(name) for name in names],
-        F.lit(-1).alias(_WEIGHT),
+        *[F.col(f"gd_old.{_quoted(name)}").alias(name) for name in names], F.lit(-1).alias(_WEIGHT)
     )
     return added.unionByName(removed)
 

@@ -472,17 +472,8 @@ def _commits(commits: Sequence[Commit]) -> str:
         )
         for c in commits
     ]
-    header = (
-        "entry",
-        "kind",
-        "position",
-        "committed (UTC)",
-        "newest transaction (UTC)",
-        "tables",
-        "files",
-        "rows",
-        "size",
-    )
+    times = ("committed (UTC)", "newest transaction (UTC)")
+    header = ("entry", "kind", "position", *times, "tables", "files", "rows", "size")
     content = _scrolled("commits", "Last entries", header, rows) if rows else "<p>Nothing yet.</p>"
     return f'<section id="commits"><h2>Last entries</h2>{content}</section>\n'
 

@@ -207,28 +207,24 @@ def _suspects(seen: Seen) -> Told | None:
     )
 
 
+_MISFITS: Final = (
+    (
+        ("decode_misfit_values_total", "value"),
+        "did not fit their column since the start, and are kept as text in gd_raw.",
+        "See gd_raw in the newest files; nothing is lost.",
+    ),
+    (
+        ("collect_unread_ddl_total", "message"),
+        "with prefix gaussdecode.ddl could not be read as DDL since the start.",
+        "See content in the newest files of gd_ddl; nothing is lost.",
+    ),
+)
+
+
 def _misfits(seen: Seen) -> Told | None:
-    told = []
-    if seen.is_recent("decode_misfit_values_total"):
-        count = counted(round(seen.total("decode_misfit_values_total")), "value")
-        told.append(
-            (
-                f"{count} did not fit their column since the start, and are kept as text in gd_raw.",
-                "See gd_raw in the newest files; nothing is lost.",
-            )
-        )
-    if seen.is_recent("collect_unread_ddl_total"):
-        count = counted(round(seen.total("collect_unread_ddl_total")), "message")
-        told.append(
-            (
-                f"{count} with prefix gaussdecode.ddl could not be read as DDL since the start.",
-                "See content in the newest files of gd_ddl; nothing is lost.",
-            )
-        )
-    if not told:
-        return None
-    texts, advice = zip(*told, strict=True)
-    return Told(" ".join(texts), " ".join(advice))
+    found = [of for of in _MISFITS if seen.is_recent(of[0][0])]
+    texts = (f"{counted(round(seen.total(of)), noun)} {what}" for (of, noun), what, _ in found)
+    return Told(" ".join(texts), " ".join(of[2] for of in found)) if found else None
 
 
 def _not_streamed(seen: Seen) -> Told | None:
@@ -278,8 +274,8 @@ def _guard_blind(seen: Seen) -> Told | None:
 
 def _certificate_ends(seen: Seen) -> Told | None:
     ends = seen.values.get(f"{PREFIX}daemon_certificate_end_time_seconds", {})
-    told = [ending(name, end, seen.now) for (name,), end in ends.items()]
-    texts = [text for text in told if text is not None]
+    told = (ending(name, end, seen.now) for (name,), end in ends.items())
+    texts = [*filter(None, told)]
     if not texts:
         return None
     return Told(
@@ -324,8 +320,8 @@ def _retained(seen: Seen) -> Told | None:
 
 
 def _wraparound(seen: Seen) -> Told | None:
-    kept = seen.get("source_catalog_xmin_age_transactions") or 0.0
-    return wraparound(kept, seen.get("source_frozen_age_transactions") or 0.0)
+    kept, frozen = "source_catalog_xmin_age_transactions", "source_frozen_age_transactions"
+    return wraparound(seen.get(kept) or 0.0, seen.get(frozen) or 0.0)
 
 
 def _virtual_slot_lost(seen: Seen) -> Told | None:
