@@ -194,7 +194,7 @@ def test_threads_make_whole_entries(seed: int) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
     assert [request.position.lsn for request in asked] == list(range(1, entries + 1))
     for request in asked:
         assert {of.position.lsn for of in request.others.values()} == {request.position.lsn}

@@ -435,7 +435,7 @@ def _asleep(turns: Turns) -> None:
     collector = cast("Any", session.collector)
     turns.pause("until asked", lambda: collector._hold_session.hold is not None)
     daemon.break_off(session)
-    snapshots.join(1.0)
+    snapshots.join(60)
     assert told, "the snapshot still waits"
     daemon.allowed = 99
     daemon.finish(daemon.begin())

@@ -14,7 +14,7 @@ from gaussdecode.daemon.notify import Notifier
 def systemd(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[socket.socket, str]]:
     """A listening socket as systemd makes one, and its name."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    listener.settimeout(10)
+    listener.settimeout(60)
     if request.param == "path":
         name = str(tmp_path / "notify")
         listener.bind(name)

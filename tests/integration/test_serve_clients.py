@@ -170,7 +170,7 @@ def _read(cursor: ReplicationCursor, last: int) -> Iterator[ReplicationMessage]:
         if message is not None:
             yield message
         else:
-            assert select.select([cursor], [], [], 30)[0], "silence"
+            assert select.select([cursor], [], [], 60)[0], "silence"
 
 
 def _streams(served: Served) -> list[int]:

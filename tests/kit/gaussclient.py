@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 MINOR: Final = 51
-_SECONDS: Final = 20.0
+_SECONDS: Final = 60.0
 _TEXT_BEGIN: Final = re.compile(
     rb"BEGIN CSN: (\d+) first_lsn: ([0-9A-F]+/[0-9A-F]+)(.*)", re.DOTALL
 )

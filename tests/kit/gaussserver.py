@@ -325,7 +325,7 @@ class GaussServer:
         me = threading.current_thread()
         for thread in threads:
             if thread is not me:
-                thread.join(30)
+                thread.join(60)
                 assert not thread.is_alive(), "a thread of the simulator does not end"
         threads.clear()
 

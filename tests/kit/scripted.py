@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Final, Self
 
-_SECONDS: Final = 20.0  # patience of a test, never a claim about speed
+_SECONDS: Final = 60.0  # patience of a test, never a claim about speed
 
 
 class Peer:

@@ -26,7 +26,7 @@ from gaussdecode.settings.types import Address
 from gaussdecode.spark.log.place import Place
 
 KEPT: Final = Path(__file__).parents[1] / "data" / "0.1.0.tar.xz"
-_PATIENCE: Final = 30.0
+_PATIENCE: Final = 60.0
 Session = psycopg.Connection[tuple[Any, ...]]
 
 

@@ -121,7 +121,7 @@ def gated() -> tuple[SimFiles, threading.Event]:
     """A disk on which nobody begins a data file before the event is set."""
     files, gate = SimFiles(), threading.Event()
     create = files.create
-    files.create = lambda path: (".parquet" in path and gate.wait(20), create(path))[1]  # type: ignore[method-assign]
+    files.create = lambda path: (".parquet" in path and gate.wait(60), create(path))[1]  # type: ignore[method-assign]
     return files, gate
 
 
@@ -236,7 +236,7 @@ def test_hot_table_uses_several_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
     bench.write(10, range(5))
     bench.write(10, range(5, 1000))
     encoded = bench.writer.durations["encode"]
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not sum(encoded.counted.counts) and time.monotonic() < deadline:
         time.sleep(0.01)
     assert sum(encoded.counted.counts) == 1, "the second one, before the file is there"
@@ -290,10 +290,10 @@ def test_lanes_are_added_while_the_collector_waits(monkeypatch: pytest.MonkeyPat
     bench.write(10, range(5))
     thread = threading.Thread(target=bench.write, args=(10, range(5, 10)))
     thread.start()
-    assert told.wait(20)
+    assert told.wait(60)
     assert thread.is_alive()
     gate.set()
-    thread.join(20)
+    thread.join(60)
     assert not thread.is_alive()
     bench.commit(10)
     bench.writer.drain()
@@ -431,20 +431,20 @@ def test_close_waits_for_whoever_adds_lanes(monkeypatch: pytest.MonkeyPatch) -> 
 
     def wait(name: str, loop: Callable[[], None]) -> None:
         begun.set()
-        gate.wait(20)
+        gate.wait(60)
         start(name, loop)
 
     monkeypatch.setattr(bench.writer, "_start", wait)
     adding = threading.Thread(target=bench.writer.add_lanes, args=(bench.intake.generation,))
     adding.start()
-    assert begun.wait(20)
+    assert begun.wait(60)
     closing = threading.Thread(target=bench.writer.close)
     closing.start()
     closing.join(0.2)
     assert closing.is_alive()
     gate.set()
-    closing.join(20)
-    adding.join(20)
+    closing.join(60)
+    adding.join(60)
     assert len(bench.writer._threads) == 3
     assert not any(one.is_alive() for one in (closing, adding, *bench.writer._threads))
     bench.close()
@@ -460,7 +460,7 @@ def test_write_blocks_while_the_queue_is_full() -> None:
     thread.join(0.1)
     assert thread.is_alive()
     gate.set()
-    thread.join(20)
+    thread.join(60)
     assert not thread.is_alive()
     bench.commit(10)
     bench.writer.drain()
@@ -474,7 +474,7 @@ def test_one_more_entry_is_allowed() -> None:
     files = SimFiles()
     bench = Bench(files)
     link = files.link
-    files.link = lambda old, new: (gate.wait(20), link(old, new))[1]  # type: ignore[method-assign]
+    files.link = lambda old, new: (gate.wait(60), link(old, new))[1]  # type: ignore[method-assign]
     bench.write(10, range(2))
     bench.commit(10)
     bench.write(11, range(2))
@@ -484,7 +484,7 @@ def test_one_more_entry_is_allowed() -> None:
     thread.join(0.1)
     assert thread.is_alive()
     gate.set()
-    thread.join(20)
+    thread.join(60)
     bench.writer.drain()
     assert bench.durable == [1, 10, 11]
     bench.close()
@@ -598,14 +598,14 @@ def test_rows_wait_for_what_is_kept_free_and_entries_do_not(
 
     def nap(_: float) -> None:
         waiting.set()
-        room.wait(10)
+        room.wait(60)
 
     space = bench.log.disk.space
     monkeypatch.setattr(space, "_sleep", nap)
     monkeypatch.setattr(space, "_kept", types.SimpleNamespace(check=lambda: _check(room)))
     bench.write(10, range(2))
     bench.commit(10)
-    assert waiting.wait(10)
+    assert waiting.wait(60)
     assert space.is_waiting
     bench.intake.note(EntryRequest(kind=EntryKind.SUSPECT, position=SourcePosition(0, 1, 1)))
     assert [entry.kind for entry in bench.entries] == [EntryKind.GENESIS, EntryKind.SUSPECT]

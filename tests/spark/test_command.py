@@ -132,7 +132,7 @@ def test_apply_that_follows_outlives_a_store_that_is_away(tmp_path: Path) -> Non
                 server.start()
                 wait_for(following, f"to {history.writer.n - 1} of")
                 following.send_signal(signal.SIGTERM)
-                assert following.wait(30) == 0
+                assert following.wait(60) == 0
             finally:
                 following.kill()
 

@@ -110,14 +110,14 @@ def test_a_record_that_has_come_is_not_left_for_the_next(certificates: Path, way
         server.sendall(transaction(0x3000, row()))
         server.sendall(data(begin(0x4000)))
         server.sendall(data(row(), commit(0x5000)))
-        assert is_read.wait(20)
+        assert is_read.wait(60)
 
     with talking(certificates, talk) as connection:
         session = Session()
         session.receiver.attach_socket(connection, b"")
         reading = threading.Thread(target=session.run)
         reading.start()
-        for _ in range(400):
+        for _ in range(1200):
             if session.receiver.end_lsn == 0x5000:
                 break
             is_read.wait(0.05)
