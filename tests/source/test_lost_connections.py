@@ -36,12 +36,17 @@ from gaussdecode.source.postgresql import connection as postgresql
 from gaussdecode.source.postgresql import export as pgexport
 
 pytestmark = pytest.mark.integration
-Talk = Callable[[Proxy], None]
-"""Has a conversation over a proxy, on a server that is as it was before the one before."""
+Talk = Callable[[Proxy, int], None]
+"""Has a conversation over a proxy, on a server that is as it was before the one before.
+
+The number is the seconds that the configuration waits for an answer.
+"""
+Hurry = Callable[[], None]
 
 _OPENERS = frozenset({"connect", "connect_lasting", "connect_gaussdb"})
 _SILENT_AT = (0.5, 0.95)  # shares of the server's pieces
 _SILENT_SECONDS = 20.0  # far above all bounds, and far below for ever
+_PATIENT, _IMPATIENT = 60, 1  # seconds: where all is whole, and where something is not
 _FOREIGN = (
     "gaussdecode/demo/",
     "gaussdecode/commands/demo.py",
@@ -54,9 +59,10 @@ def _talk(path: Path, port: int, restore: Callable[[], None], conversation: Conv
     """Write the proxy's port into the configuration, restore the server, have the conversation."""
     text = path.read_text()
 
-    def talk(proxy: Proxy) -> None:
+    def talk(proxy: Proxy, seconds: int) -> None:
         restore()
-        path.write_text(text.replace(f"port={port}", f"port={proxy.port}"))
+        asked = text.replace(f"port={port}", f"port={proxy.port}")
+        path.write_text(asked.replace("SECONDS", str(seconds)))
         conversation(path)
 
     return talk
@@ -70,8 +76,8 @@ def postgres_talks(database: Database, directory: Path) -> dict[str, Talk]:
     path = directory / "orders.yaml"
     path.write_text(
         f"slot: {database.slot}\nsource:\n  kind: postgresql\n"
-        f"  dsn: {database.dsn} sslmode=disable connect_timeout=1\n  publication: [{database.publication}]\n"
-        f"  allow-insecure: true\n  receiver-timeout: 1s\nsnapshot: {{statement-timeout: 1s}}\nlanding: {{root: {directory / 'landing'}}}\n"
+        f"  dsn: {database.dsn} sslmode=disable connect_timeout=SECONDS\n  publication: [{database.publication}]\n"
+        f"  allow-insecure: true\n  receiver-timeout: SECONDSs\nsnapshot: {{statement-timeout: SECONDSs}}\nlanding: {{root: {directory / 'landing'}}}\n"
     )
     path.chmod(0o600)
 
@@ -129,13 +135,14 @@ def walk(talk: Talk, port: int) -> list[str]:
 def whole(talk: Talk, port: int) -> tuple[list[int], int]:
     """Have a conversation to its end: sizes of the server's pieces, and number of connections."""
     with Proxy(port) as proxy:
-        talk(proxy)
+        talk(proxy, _PATIENT)
         return list(proxy.brought), proxy.connections
 
 
-def fall_silent(talk: Talk, port: int) -> list[str]:
+def fall_silent(talk: Talk, port: int, hurry: Hurry) -> list[str]:
     """Have the server fall silent in a conversation; gives what was said that was not to be said."""
     sizes, _ = whole(talk, port)
+    hurry()
     wrong = []
     for share in _SILENT_AT:
         after = sum(sizes[: int(len(sizes) * share)])
@@ -151,7 +158,7 @@ def fall_silent(talk: Talk, port: int) -> list[str]:
 def said(talk: Talk, proxy: Proxy, fault: str) -> list[str]:
     """What a conversation said that was broken off, unless that was right."""
     try:
-        talk(proxy)
+        talk(proxy, _IMPATIENT)
     except SourceError as error:
         return [] if error.retryable else [f"{fault}: {type(error).__name__}: {error}"]
     except BaseException as error:  # noqa: BLE001  # what is wrong is what is looked for
@@ -160,21 +167,25 @@ def said(talk: Talk, proxy: Proxy, fault: str) -> list[str]:
 
 
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have answers waited for shortly."""
-    for module in (postgresql, gaussdb, gaussview):
-        monkeypatch.setattr(module, "ANSWER_SECONDS", 2.0)  # a busy machine is no silence
-    monkeypatch.setattr(probe, "_PATIENCE", 0.5)
-    monkeypatch.setattr(catalog, "_LATE", 0.5)
-    for module in (catalog, probe):
-        monkeypatch.setattr(module, "_CONNECT_SECONDS", 1)
-    monkeypatch.setattr(gausscatalog, "_ANSWER_SECONDS", 0.5)
-    monkeypatch.setattr(pgexport, "ANSWER_SECONDS", 0.5)
-    monkeypatch.setattr(sourcesums, "ANSWER_SECONDS", 0.5)
-    monkeypatch.setattr(csn_marks, "_ANSWER_SECONDS", 0.5)
-    monkeypatch.setattr(servecatalog, "_SECONDS", 0.5)
-    monkeypatch.setattr(catalogwatch, "_SECONDS", 0.5)
-    monkeypatch.setattr(conversations, "VIEW_SECONDS", 1.0)
+def hurry(monkeypatch: pytest.MonkeyPatch) -> Hurry:
+    """Have answers waited for shortly, once it is called: on a busy machine an answer may be late."""
+
+    def begin() -> None:
+        for module in (postgresql, gaussdb, gaussview):
+            monkeypatch.setattr(module, "ANSWER_SECONDS", 2.0)
+        monkeypatch.setattr(probe, "_PATIENCE", 0.5)
+        monkeypatch.setattr(catalog, "_LATE", 0.5)
+        for module in (catalog, probe):
+            monkeypatch.setattr(module, "_CONNECT_SECONDS", 1)
+        monkeypatch.setattr(gausscatalog, "_ANSWER_SECONDS", 0.5)
+        monkeypatch.setattr(pgexport, "ANSWER_SECONDS", 0.5)
+        monkeypatch.setattr(sourcesums, "ANSWER_SECONDS", 0.5)
+        monkeypatch.setattr(csn_marks, "_ANSWER_SECONDS", 0.5)
+        monkeypatch.setattr(servecatalog, "_SECONDS", 0.5)
+        monkeypatch.setattr(catalogwatch, "_SECONDS", 0.5)
+        monkeypatch.setattr(conversations, "VIEW_SECONDS", 1.0)
+
+    return begin
 
 
 @pytest.mark.parametrize("name", POSTGRESQL)
@@ -196,8 +207,8 @@ def gauss_talks(gauss: GaussServer, directory: Path) -> dict[str, Talk]:
     password.chmod(0o600)
     path.write_text(
         "slot: s\nsource:\n  kind: gaussdb\n"
-        f"  dsn: host=127.0.0.1 port={gauss.port} dbname={gauss.database} user=replica sslmode=disable connect_timeout=1\n"
-        f"  password-file: {password}\n  allow-insecure: true\n  receiver-timeout: 1s\nsnapshot: {{statement-timeout: 1s}}\n"
+        f"  dsn: host=127.0.0.1 port={gauss.port} dbname={gauss.database} user=replica sslmode=disable connect_timeout=SECONDS\n"
+        f"  password-file: {password}\n  allow-insecure: true\n  receiver-timeout: SECONDSs\nsnapshot: {{statement-timeout: SECONDSs}}\n"
         "decoding: {parallel-decode-num: 2, decode-style: b, sending-batch: 1}\n"
         f"landing: {{root: {directory / 'landing'}}}\n"
     )
@@ -230,19 +241,18 @@ def gauss(servers: Callable[[int], Postgres]) -> Iterator[GaussServer]:
     catalogue.close()
 
 
-@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("name", sorted(POSTGRESQL.keys() - UNBOUNDED))
-def test_silent_postgresql(database_15: Database, tmp_path: Path, name: str) -> None:
+def test_silent_postgresql(database_15: Database, tmp_path: Path, hurry: Hurry, name: str) -> None:
     """A server, or a proxy, that says no more and keeps the connection."""
-    wrong = fall_silent(postgres_talks(database_15, tmp_path)[name], database_15.server.port)
+    talk = postgres_talks(database_15, tmp_path)[name]
+    wrong = fall_silent(talk, database_15.server.port, hurry)
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("name", sorted(GAUSSDB.keys() - UNBOUNDED))
-def test_silent_gaussdb(gauss: GaussServer, tmp_path: Path, name: str) -> None:
+def test_silent_gaussdb(gauss: GaussServer, tmp_path: Path, hurry: Hurry, name: str) -> None:
     """The same of a GaussDB."""
-    wrong = fall_silent(gauss_talks(gauss, tmp_path)[name], gauss.port)
+    wrong = fall_silent(gauss_talks(gauss, tmp_path)[name], gauss.port, hurry)
     assert not wrong, "\n".join(wrong)
 
 
