@@ -1,6 +1,6 @@
 """By CSN too a server that was restored to the past is refused, and one that only forgot is followed."""
 
-import time
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -150,6 +150,12 @@ def _newest(daemon: GaussDaemon) -> dict[str, int]:
     return newest
 
 
+def _held_seconds(daemon: GaussDaemon) -> float:
+    """How long the present mark has waited."""
+    told = daemon.get("/metrics")[1].decode()
+    return max(map(float, re.findall(r"collect_turn_held_seconds\{.*\} (\S+)", told)))
+
+
 def _land_beyond_the_mark(cluster: GaussCluster, daemon: GaussDaemon) -> int:
     """Have a transaction land whose commit record stands between a mark's positions; give its begin."""
     tables = _table(cluster)
@@ -161,7 +167,8 @@ def _land_beyond_the_mark(cluster: GaussCluster, daemon: GaussDaemon) -> int:
     first.draw_csn()
     csn = held.draw_csn()
     first.commit()
-    time.sleep(1)  # the mark has its low position, and waits for the other
+    # The mark has its low position, and waits for the other.
+    daemon.wait_while_running(lambda: _held_seconds(daemon) > 0.5, "a mark that waits")
     (record,) = held.commit().values()
     wait_until(lambda: (_newest(daemon)["csn"] or 0) >= csn, "the mark")
     assert daemon.stop() == 0
