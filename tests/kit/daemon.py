@@ -30,6 +30,7 @@ from kit.postgres import Database
 Json = dict[str, Any]  # Any: JSON
 MARK: Final = "kit mark"
 _POLL_SECONDS: Final = 0.05
+_LONGEST_POLL_SECONDS: Final = 0.25
 # How long a test waits before it says that something does not happen at all; generous,
 # because nothing is judged by it.
 PATIENCE_SECONDS: Final = 200.0
@@ -51,15 +52,16 @@ _SMALL: Final[Json] = {
 
 
 def wait_until(condition: Callable[[], bool], what: str, seconds: float = PATIENCE_SECONDS) -> None:
-    """Wait for something to become true.
+    """Wait for something to become true; who has waited for long looks less often.
 
     Raises:
         AssertionError: it never did.
     """
-    deadline = time.monotonic() + seconds
+    deadline, pause = time.monotonic() + seconds, _POLL_SECONDS
     while not condition():
         assert time.monotonic() < deadline, f"waited {seconds:.0f} seconds in vain: {what}"
-        time.sleep(_POLL_SECONDS)
+        time.sleep(pause)
+        pause = min(1.1 * pause, _LONGEST_POLL_SECONDS)
 
 
 class Daemon:
