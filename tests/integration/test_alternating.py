@@ -14,6 +14,7 @@ from kit.postgres import Database, run
 
 from gaussdecode.cli import main
 from gaussdecode.errors import EX_OK
+from gaussdecode.model.lsn import Lsn
 from gaussdecode.spark.apply import Options, apply_with
 from gaussdecode.spark.log.conversion import conform
 from gaussdecode.spark.merge.engine import LocalEngine
@@ -48,18 +49,28 @@ def rows(table: str, first: int, count: int) -> list[str]:
     ]  # fmt: skip
 
 
-def alternate(database: Database) -> None:
+def insert_and_pause(daemon: Daemon, table: str, number: int) -> None:
+    """Insert a row, and give the daemon a moment once it has that."""
+    begun = daemon.database.wal_end()
+    daemon.database.execute(f"INSERT INTO {table} (id) VALUES ({number})")
+    daemon.wait_while_running(
+        lambda: Lsn.parse(daemon.record()["reader_lsn"]) > begun, "the row is received"
+    )
+    time.sleep(0.3)
+
+
+def alternate(daemon: Daemon) -> None:
     """In transactions of their own, inside of one, with a savepoint, prepared, and large.
 
     Columns come and go, and change names, only where the daemon has a moment to ask which they are.
     """
+    database = daemon.database
     for table, (there, back) in zip(TABLES, CHANGES, strict=True):
         times = 1 if table == "t1" else 2  # nobody can tell a column made anew from the one before
         for number, text in enumerate((there, back) * times):
             for statement in (*rows(table, 1000 * number, 9), text.format(t=table)):
                 database.execute(statement)
-            database.execute(f"INSERT INTO {table} (id) VALUES ({1000 * number + 500})")
-            time.sleep(0.3)
+            insert_and_pause(daemon, table, 1000 * number + 500)
     for table in ("t0", "t3", "t4"):
         there, back = CHANGES[TABLES.index(table)]
         with database.connect() as session:
@@ -84,8 +95,7 @@ def alternate(database: Database) -> None:
     for text in CHANGES[2] * 2:
         for statement in (*rows("bag", 10, 5), text.format(t="bag")):
             database.execute(statement)
-        database.execute("INSERT INTO bag (id) VALUES (1)")
-        time.sleep(0.3)
+        insert_and_pause(daemon, "bag", 1)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +122,7 @@ def test_back_and_forth_inside_of_an_entry(
     }  # fmt: skip
     with make_daemon(database, config={"landing": landing, "source": source}) as daemon:
         daemon.wait_for_state("streaming")
-        alternate(database)
+        alternate(daemon)
         daemon.catch_up()
         assert daemon.stop() == 0
     most = 0
