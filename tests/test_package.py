@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import zipfile
 from collections.abc import Callable, Mapping
@@ -121,8 +122,8 @@ def run(*command: str | Path, cwd: Path, **variables: str) -> None:
 def package(tmp_path_factory: pytest.TempPathFactory) -> Package:
     """The sdist of this checkout, a wheel built from that, installed in a directory of its own.
 
-    Without optimisation, and with the C that set-up made of the same sources where it did: what
-    is asked is whether all of it is there and fits together.
+    With the C and the objects that set-up made of the same sources, where it did; else without
+    optimisation: what is asked is whether all of it is there and fits together.
     """
     base = tmp_path_factory.mktemp("package")
     checkout, dist, site, elsewhere = (base / n for n in ("checkout", "dist", "site", "elsewhere"))
@@ -138,6 +139,8 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Package:
     run(
         *pip, "wheel", "--no-deps", "--no-index", "--no-build-isolation", "--wheel-dir", dist, sdist,
         cwd=elsewhere, LDSHARED=LINK, GAUSSDECODE_BUILD="quick", CYTHON_CACHE_DIR=str(ROOT / "build" / "cython"),
+        CC=f"sh {ROOT / 'tests/kit/compiler.sh'}", SETUP=str(ROOT),
+        OBJECTS=str(ROOT / "build" / f"temp.{sysconfig.get_platform()}-{sys.implementation.cache_tag}"),
     )  # fmt: skip
     (plain,) = dist.glob("*.whl")
     wheel = repair(plain, base / "repaired")
