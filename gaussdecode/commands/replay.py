@@ -39,7 +39,7 @@ from gaussdecode.daemon.status.values import Values
 from gaussdecode.errors import EX_OK, ConfigError
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.words import counted
-from gaussdecode.operations.lean_imports import forgo_pandas
+from gaussdecode.host.lean_imports import forgo_pandas
 from gaussdecode.operations.owner import work_as_owner_of
 from gaussdecode.settings.landing_sections import LandingConfig
 from gaussdecode.settings.options import DECODERS

@@ -18,7 +18,7 @@ from gaussdecode.errors import EX_OK, ConfigError, GaussDecodeError, SourceError
 from gaussdecode.host.access import user_name
 from gaussdecode.ipc.process import Prepared
 from gaussdecode.operations.ask_daemon import ask_status
-from gaussdecode.operations.lean_imports import forgo_pandas
+from gaussdecode.host.lean_imports import forgo_pandas
 from gaussdecode.operations.owner import load_as_owner
 from gaussdecode.settings.sections import Config
 

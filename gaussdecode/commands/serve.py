@@ -26,6 +26,7 @@ from gaussdecode import logs
 from gaussdecode.daemon.notify import Notifier
 from gaussdecode.daemon.serving import Task
 from gaussdecode.errors import EX_OK, ConfigError, GaussDecodeError
+from gaussdecode.host.lean_imports import forgo_pandas
 from gaussdecode.operations.owner import load_as_owner, work_as_owner_of
 from gaussdecode.serve.errors import ServeError
 from gaussdecode.serve.users import write_user
@@ -79,6 +80,7 @@ def execute(args: argparse.Namespace) -> int:
         settings = dataclasses.replace(task.settings, listen=address)
         task = dataclasses.replace(task, settings=settings)
     logs.configure(task.monitoring.log_level, slot=task.slot)
+    forgo_pandas()
     notifier = Notifier.from_environment()
     try:
         asyncio.run(_serve(task, notifier))

@@ -15,6 +15,7 @@ from gaussdecode.daemon.status.http import MonitoringServer
 from gaussdecode.daemon.status.tls import PortTls
 from gaussdecode.errors import ConfigError
 from gaussdecode.host.certificates import CertificateEnd
+from gaussdecode.host.lean_imports import forgo_pandas
 from gaussdecode.ipc.process import Reports, enter_child
 from gaussdecode.metrics.exposition import Exposition, Snapshot
 from gaussdecode.serve.errors import ServeError
@@ -128,6 +129,7 @@ async def _beat(reports: Reports) -> None:
 
 def main() -> None:
     """Live and die as a child of the daemon."""
+    forgo_pandas()
     settings, reports = enter_child()
     task = Task.unpacked(settings["task"])
     logs.configure(task.monitoring.log_level, slot=task.slot)

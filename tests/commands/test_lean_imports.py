@@ -6,7 +6,7 @@ import textwrap
 
 SCRIPT = """
     import sys
-    from gaussdecode.operations.lean_imports import forgo_pandas
+    from gaussdecode.host.lean_imports import forgo_pandas
     forgo_pandas()
     import numpy
     import pyarrow

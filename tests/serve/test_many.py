@@ -77,7 +77,7 @@ def _peak(process: int) -> int:
 
 
 def test_many_clients(tmp_path: Path) -> None:
-    """Each gets all rows, a stopped one stops nobody, and memory has a bound."""
+    """Each gets all rows, a stopped one stops nobody, and memory has a bound: also that of what is imported."""
     root = unpack_landing(tmp_path)
     before = rechained.read(root)
     (position,) = before[-1].positions.values()
@@ -110,6 +110,7 @@ def test_many_clients(tmp_path: Path) -> None:
 
         end = asyncio.run(work())
         peak = _peak(server.process.pid)
+        assert "/pandas/" not in Path(f"/proc/{server.process.pid}/maps").read_text()
     finally:
         server.kill()
     assert {tuple(client.ends) for client in (stopped, late, *others)} == {tuple(others[0].ends)}

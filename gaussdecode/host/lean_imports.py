@@ -1,4 +1,4 @@
-"""Keep pandas out of processes that land changes."""
+"""Keep pandas out of processes that land changes, or serve them."""
 
 import sys
 from collections.abc import Sequence
