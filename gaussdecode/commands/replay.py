@@ -37,9 +37,9 @@ from gaussdecode.daemon.status.limit import Context
 from gaussdecode.daemon.status.reading import Readings
 from gaussdecode.daemon.status.values import Values
 from gaussdecode.errors import EX_OK, ConfigError
+from gaussdecode.host.lean_imports import forgo_pandas
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.words import counted
-from gaussdecode.host.lean_imports import forgo_pandas
 from gaussdecode.operations.owner import work_as_owner_of
 from gaussdecode.settings.landing_sections import LandingConfig
 from gaussdecode.settings.options import DECODERS

@@ -16,9 +16,9 @@ from gaussdecode import __version__, limits, logs
 from gaussdecode.daemon.notify import Notifier
 from gaussdecode.errors import EX_OK, ConfigError, GaussDecodeError, SourceError
 from gaussdecode.host.access import user_name
+from gaussdecode.host.lean_imports import forgo_pandas
 from gaussdecode.ipc.process import Prepared
 from gaussdecode.operations.ask_daemon import ask_status
-from gaussdecode.host.lean_imports import forgo_pandas
 from gaussdecode.operations.owner import load_as_owner
 from gaussdecode.settings.sections import Config
 

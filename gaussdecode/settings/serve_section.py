@@ -110,7 +110,8 @@ class ServeConfig:
     buffer_bytes: int = setting(
         1 * MIB,
         Size(64 * KIB, 256 * MIB),
-        "Bytes that wait for one slow client, besides one message, before its sender waits.",
+        "Bytes that wait for one slow client, besides one message or 1 MiB of them, before its sender "
+        "waits. A stream without TLS has only the system's buffer of its socket.",
     )
     cache_bytes: int = setting(
         64 * MIB,
