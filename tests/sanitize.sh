@@ -38,5 +38,6 @@ LD_PRELOAD="$library ${LD_PRELOAD:-}" PYTHONMALLOC=malloc PYTHONPATH="$copy:$cop
     tests/source/gaussdb/test_translate.py tests/source/gaussdb/test_translate_fuzz.py \
     tests/source/test_dispatch.py tests/source/gaussdb/test_receive.py tests/source/postgresql/test_known.py \
     tests/source/test_relations.py tests/source/gaussdb/test_transcode.py \
-    tests/serve/test_framing.py tests/serve/test_outputs.py \
+    tests/serve/test_framing.py tests/serve/test_outputs.py tests/serve/test_hostile.py \
+    tests/serve/test_shared.py \
     tests/collect tests/decode tests/ipc/test_ring.py "$@"
