@@ -79,6 +79,8 @@ _SMALL_DIGITS: Final = 9  # same, of 32 bits
 _BLOCK: Final = 128  # differences that have their least one in common, in groups of 32
 _GROUPS: Final = 4
 
+_VARYING: Final = frozenset({pa.string().id, pa.binary().id})
+
 Leaf = tuple[str, pa.ChunkedArray]
 
 
@@ -130,7 +132,8 @@ class SmallOptions:
     """Options for rows so few, or so small, that their values change nothing; of one schema."""
 
     def __init__(self, schema: pa.Schema) -> None:
-        by_column = [leaf_paths(field.name, field.type) for field in schema]
+        kinds = schema.types
+        by_column = [leaf_paths(*column) for column in zip(schema.names, kinds, strict=True)]
         paths = [path for of_column in by_column for path in of_column]
         names = Counter(paths)
         self._options: dict[str, Any] = {
@@ -142,7 +145,7 @@ class SmallOptions:
             "write_statistics": [path for path in paths if path not in _NO_STATISTICS],
         }
         self._varying = [
-            (index, by_column[index]) for index, field in enumerate(schema) if _varies(field.type)
+            (index, by_column[index]) for index, kind in enumerate(kinds) if _varies(kind)
         ]
 
     def options(self, table: pa.Table, compression: str, level: int | None) -> dict[str, Any]:
@@ -163,7 +166,7 @@ class SmallOptions:
 
 def _varies(kind: pa.DataType) -> bool:
     """Whether its values have no width that few rows keep below `_SMALL_BYTES`."""
-    return bool(kind.num_fields) or pa.types.is_string(kind) or pa.types.is_binary(kind)
+    return kind.id in _VARYING or bool(kind.num_fields)
 
 
 def leaf_paths(path: str, kind: pa.DataType) -> list[str]:
