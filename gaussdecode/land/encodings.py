@@ -125,7 +125,7 @@ def _is_small(table: pa.Table) -> bool:
 
 def fits(rows: pa.Table | pa.ChunkedArray, most: int) -> bool:
     """Whether they have no more bytes; what a slice holds of its buffers takes long to tell."""
-    return rows.get_total_buffer_size() <= most or rows.nbytes <= most
+    return int(rows.get_total_buffer_size()) <= most or int(rows.nbytes) <= most
 
 
 class SmallOptions:

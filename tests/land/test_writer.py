@@ -21,6 +21,7 @@ from gaussdecode.errors import AccountError, DiskError, GaussDecodeError, Supers
 from gaussdecode.land import lanes, writer, writer_state
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.compaction import compact
+from gaussdecode.land.encodings import SmallOptions
 from gaussdecode.land.failpoints import Operation
 from gaussdecode.land.files import Files
 from gaussdecode.land.lanes import Lanes
@@ -188,7 +189,7 @@ def test_the_schema_of_a_file_is_made_once(bench: Bench, monkeypatch: pytest.Mon
     """For all files of a table, until its row groups have another one."""
     made: list[list[str]] = []
 
-    class Noted(writer.SmallOptions):
+    class Noted(SmallOptions):
         def __init__(self, schema: pa.Schema) -> None:
             made.append(schema.names)
             super().__init__(schema)
