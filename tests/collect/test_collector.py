@@ -291,6 +291,7 @@ def test_a_version_that_wakes_keeps_its_place_before_a_newer_one(
     collector._commit_if(is_due=True)
     groups = [group for group in writer.groups if group.table_dir == "public.t"]
     assert [group.schema_id for group in groups] == ["id-note", "id-note", "id-remark"]
+    assert [group.is_last for group in groups] == [True, False, True]
 
 
 @pytest.mark.parametrize(
