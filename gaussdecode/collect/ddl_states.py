@@ -134,6 +134,7 @@ class DdlStates:
         self._doubtful = set[int]()  # OIDs of tables of which an untrue message has come
         self._commands: dict[int, Position] = {}
         self._steps: list[tuple[int, _Step]] = []  # since the look before, with the OID
+        self._bare: dict[int, set[int]] = {}  # numbers that `described` was given, by OID
         self._looks: list[_Look] = []
         self._is_recording = bool(self._columns)
         self.is_changed = False
@@ -179,6 +180,7 @@ class DdlStates:
         """Where the first command on each table since the call before stands, by OID."""
         taken, self._commands = self._commands, {}
         self._steps = []
+        self._bare = {}
         return taken
 
     def keeps_values(self, oid: int, number: int, before: ColumnState, now: ColumnState) -> bool:
@@ -210,7 +212,7 @@ class DdlStates:
         """Whether commands since the look before tell what older rows have in a column that they added.
 
         A constant is kept: the catalogue may have none any more. All of them are of one transaction, into which
-        nobody else forges.
+        nobody else forges. Rows that came meanwhile must not have landed without it.
 
         Args:
             oid: of the table.
@@ -234,10 +236,17 @@ class DdlStates:
             at = of
         if at is None or (_typed(at), at.row_xid) != (_typed(now), now.row_xid):
             return False
+        if text is not None and number in self._bare.get(oid, ()):
+            return False
         if text is not None:
             self._constants.setdefault(oid, {})[number] = text
             self.is_changed = True
         return True
+
+    def described(self, oid: int, numbers: Iterable[int]) -> None:
+        """Rows land under a schema that has no constant for columns with these numbers."""
+        if any(of == oid for of, _ in self._steps):
+            self._bare.setdefault(oid, set()).update(numbers)
 
     def constants(self, oid: int) -> Mapping[int, str]:
         """Texts of what rows of a table have from before a column, by its number; those that were kept."""
@@ -327,6 +336,7 @@ class DdlStates:
         self.is_changed = self.is_changed or bool(self._columns)
         self._columns.clear()
         self._steps.clear()
+        self._bare.clear()
         self._looks.clear()
         self._is_recording = False  # the next look begins anew
 

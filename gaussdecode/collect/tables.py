@@ -409,6 +409,8 @@ class Tables:
         constants = {**told, **self._constants[directory]}
         record = schema_record(relation, names, catalog, placed, skipped, constants)
         self._constants[directory] = constants_of(record, record["oid"])
+        numbers = {column["attribute_number"] for column in record["columns"]} - {None}
+        self.ddl.described(record["oid"], numbers - self._constants[directory].keys())
         if self._source is not None:
             record["source"] = self._source
         schema_id, _ = self._schemas.schema_id_for(directory, record)

@@ -332,6 +332,23 @@ def test_what_older_rows_have_in_an_added_column(
     assert DdlStates(states.to_record(70), 50).constants(OID) == kept
 
 
+def test_rows_that_landed_without_a_constant_are_in_doubt(states: DdlStates) -> None:
+    """Their schema file says that older rows have NULL, and no row may come that says otherwise."""
+    server, schemas = Server("id", "v"), Schemas()
+    tables = tables_of(server, schemas)
+    tables.ddl = states
+    now = ColumnState("v", INT, -1, 9)
+    tables.find(server.sent())  # before the command: that says nothing
+    take(states, added(9, ADDS, {2: "7"}))
+    tables.find(server.sent())
+    assert not states.tells_added(OID, 2, now)
+    states.take_commands()
+    take(states, added(9, ADDS, {2: "7"}))
+    assert states.tells_added(OID, 2, now)
+    tables.find(server.sent())
+    assert states.tells_added(OID, 2, now), "they landed with it"
+
+
 def test_a_forged_constant_is_of_another_transaction(states: DdlStates) -> None:
     """The command itself is recorded too, and tells another one, or none."""
     take(states, added(9, ADDS, {4: "666"}), Position(59, 0))
