@@ -24,6 +24,11 @@ from gaussdecode.land.files import Files
 
 gc.disable()  # until all is imported and collected, which stays
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as the daemon has it; threads would spin
+# Every Java of the tests lives for minutes at most, also that of a command: compiling well would take longer.
+# Without all tiers the code cache is 48 MiB, which Spark fills: what is thrown out is compiled again.
+_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+os.environ.setdefault("SPARK_SUBMIT_OPTS", f"{_JAVA} -XX:ReservedCodeCacheSize=240m")
+os.environ.setdefault("SPARK_LAUNCHER_OPTS", _JAVA)
 
 Daemon.is_forked = True
 
@@ -36,6 +41,8 @@ def _take_own_ports() -> None:
     share = (end - first) // count
     setattr(ports, "_LOWEST_PORT", first + number * share)  # noqa: B010 - mypy: it is constant elsewhere
     ports._ephemeral_start = lambda: first + (number + 1) * share
+    # Of Spark Connect, and of the page over all slots and the daemons in the guide.
+    ports._given.update({15002, *range(19186, 19190)})
 
 
 _take_own_ports()

@@ -32,10 +32,6 @@ _SMALL: Final = {
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.extraJavaOptions": (
-        # Without all tiers the cache is 48 MiB, which Spark fills: what is thrown out is compiled again.
-        "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
-    ),
     "spark.sql.session.timeZone": "America/New_York",  # results must not depend on it
     "spark.log.level": "OFF",
 }

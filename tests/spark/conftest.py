@@ -33,8 +33,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.sql.session.timeZone": "America/New_York",  # results must not depend on it
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.local.dir": str(scratch),
-        # Without all tiers the code cache is 48 MiB, which Spark fills: what is thrown out is compiled again.
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m",
         "spark.log.level": "OFF",
     }
     builder = SparkSession.builder.master("local[2]").appName("tests")

@@ -23,8 +23,17 @@ SCRIPT = """
     from gaussdecode.spark.maintain.upkeep import compact
     from gaussdecode.spark.sql.views import ask
 
-    spark = SparkSession.builder.remote("local[1]").getOrCreate()
-    spark.conf.set("spark.gaussdecode.driverBytes", "0")
+    builder = SparkSession.builder.remote("local[1]")
+    for name, value in {
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "1",  # of a few rows; it would be 200
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.gaussdecode.driverBytes": "0",
+    }.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
     assert type(spark).__module__ == "pyspark.sql.connect.session"
     landing, target = sys.argv[1:]
     apply(spark, landing, target, history=True, changelog="gd_commit_date", buckets=1)
