@@ -1,5 +1,6 @@
 """Checksums of a table at a position: the same whether changes are applied or laid over."""
 
+import dataclasses
 import decimal
 import math
 from collections import Counter
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from kit.history import History
+from kit.history import History, Table, shop
 
 from gaussdecode.operations.compare.compare import TableResult, condition
 from gaussdecode.spark.apply import Options, apply_with
@@ -30,6 +31,11 @@ from gaussdecode.spark.merge.engine import LocalEngine
 from gaussdecode.spark.target.store import Target
 
 
+def apart() -> list[Table]:
+    """Tables of every kind, each with an OID of its own."""
+    return [dataclasses.replace(table, oid=oid) for oid, table in enumerate(shop(), 1)]
+
+
 def lake(root: Path, target: Path, table: str, until: tuple[int, int] | None) -> LakeTable:
     """A table of the newest version, with what landed later laid over it."""
     store = Target(target)
@@ -50,7 +56,7 @@ def lake(root: Path, target: Path, table: str, until: tuple[int, int] | None) ->
 def test_changes_laid_over_are_changes_applied(seed: int, tmp_path: Path) -> None:
     """Key changes, unsent values, deletes and multisets: every sum, range and row is the same."""
     root = tmp_path / "landing"
-    history = History(root, seed, with_schema_changes=False)
+    history = History(root, seed, with_schema_changes=False, tables=apart())
     for _ in range(6):
         history.transaction()
     history.commit()
@@ -82,7 +88,7 @@ def test_changes_laid_over_are_changes_applied(seed: int, tmp_path: Path) -> Non
 def test_only_what_ends_up_to_the_position_is_laid_over(tmp_path: Path) -> None:
     """A position in the middle of an entry: the state after that transaction."""
     root = tmp_path / "landing"
-    history = History(root, 3, with_schema_changes=False)
+    history = History(root, 3, with_schema_changes=False, tables=apart())
     for _ in range(5):
         history.transaction()
     history.commit()
@@ -90,7 +96,7 @@ def test_only_what_ends_up_to_the_position_is_laid_over(tmp_path: Path) -> None:
     history.transaction()
     middle = history.lsn
     other = tmp_path / "other"
-    twin = History(other, 3, with_schema_changes=False)
+    twin = History(other, 3, with_schema_changes=False, tables=apart())
     for _ in range(5):
         twin.transaction()
     twin.commit()
@@ -102,6 +108,24 @@ def test_only_what_ends_up_to_the_position_is_laid_over(tmp_path: Path) -> None:
     for table in Target(tmp_path / "early").tables():
         expected = lake(other, tmp_path / "middle", table, None).sums(2)
         assert lake(root, tmp_path / "early", table, (0, middle)).sums(2) == expected
+
+
+def test_rows_under_another_name_are_not_passed_over(tmp_path: Path) -> None:
+    """The table had it for a while: what the source has cannot be made of the rows of one name."""
+    root = tmp_path / "landing"
+    history = History(root, 3, with_schema_changes=False, tables=apart())
+    for _ in range(5):
+        history.transaction()
+    history.commit()
+    apply_with(LocalEngine(), root, tmp_path / "target", Options(buckets=1))
+    for table in history.tables[1:]:
+        table.oid = history.tables[0].oid
+    history.writer.schemas.clear()
+    for _ in range(5):
+        history.transaction()
+    history.commit()
+    with pytest.raises(MovingError, match="under another name"):
+        lake(root, tmp_path / "target", history.tables[0].directory, (0, history.lsn))
 
 
 def test_canonical_texts() -> None:
