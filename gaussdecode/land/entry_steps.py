@@ -300,6 +300,8 @@ def reveal(disk: Disk, entry: CommitEntry) -> None:
             disk.set_time(path, entry.mtime_ms + rank)
             disk.rename(path, file.path)
         except (FileNotFoundError, FileExistsError):  # somebody began this, and was killed
+            if disk.size(file.path) is None:  # nobody did: what has the name is no file
+                raise
             disk.set_time(file.path, entry.mtime_ms + rank)
             disk.remove(path)
         touched.add(directory)

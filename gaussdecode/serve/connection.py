@@ -37,6 +37,7 @@ class Connection(asyncio.Protocol):
         self._input: asyncio.Future[None] | None = None
         self._room: asyncio.Event = asyncio.Event()
         self._room.set()
+        self._is_sending = False  # past the transport
         self._transport: asyncio.Transport | None = None
         self._socket: socket.socket | None = None  # a second handle, for what needs no copy
         self._output: asyncio.Future[None] | None = None
@@ -113,7 +114,7 @@ class Connection(asyncio.Protocol):
     @property
     def is_clogged(self) -> bool:
         """More waits for the client than it should."""
-        return not self._room.is_set()
+        return self._is_sending or not self._room.is_set()
 
     async def _take(self, size: int) -> bytes:
         while len(self._data) < size:
@@ -201,23 +202,24 @@ class Connection(asyncio.Protocol):
             await self.drain()
 
     async def _send_rest(self, rest: memoryview) -> None:
+        self._is_sending = True
         try:
             self.transport.set_write_buffer_limits(0)
             await self.drain()
-            self._room.clear()
             while rest:
                 await self._writable()
                 rest = rest[self._give(rest) :]
         finally:
-            self._room.set()
+            self._is_sending = False
             self.transport.set_write_buffer_limits(self._high_water)
             self.write(bytes(rest))
 
     def _direct(self) -> socket.socket | None:
-        """The socket, where bytes may go past the transport: without TLS."""
+        """The socket, where bytes may go past the transport: without TLS, and with a descriptor to spare."""
         own = self.transport.get_extra_info("socket")
         if self._socket is None and own is not None and not self.is_encrypted:
-            self._socket = own.dup()
+            with contextlib.suppress(OSError):
+                self._socket = own.dup()
         return self._socket
 
     def _give(self, data: memoryview) -> int:

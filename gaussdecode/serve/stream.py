@@ -122,6 +122,9 @@ class Stream:
         self._is_opengauss = is_opengauss
         self._timeout = timeout
         self._written = asyncio.get_running_loop().time()
+        self._due: bool | None = (
+            None  # a keepalive, once the client has room; whether it asks for a reply
+        )
         self._entries: collections.deque[ReadPosition] = collections.deque()
         self.rows = self.bytes = self.messages = 0
         self.sent = self.reached = start.lsn
@@ -181,6 +184,7 @@ class Stream:
             self.sent = max(self.sent, part.sent)
             await self._connection.send(part.data, self._total.waiting)
             self._written = asyncio.get_running_loop().time()
+            self._send_due()
             self.bytes += len(part.data)
             self._total.bytes += len(part.data)
             self.messages += part.messages
@@ -206,6 +210,12 @@ class Stream:
                 self.reached, now_us(), wants_reply=wants_reply, is_opengauss=self._is_opengauss
             )
         )
+
+    def _send_due(self) -> None:
+        """Send the keepalive that was due while bytes waited for the client."""
+        if self._due is not None and not self._connection.is_clogged:
+            wants_reply, self._due = self._due, None
+            self._keepalive(wants_reply=wants_reply)
 
     def _write(self, data: bytes) -> None:
         self._connection.write(data)
@@ -233,8 +243,9 @@ class Stream:
             return
         if status.flushed:
             self._confirm(status.flushed)
-        if status.wants_reply and not self._connection.is_clogged:
-            self._keepalive(wants_reply=False)
+        if status.wants_reply:
+            self._due = self._due or False
+            self._send_due()
 
     def _confirm(self, lsn: int) -> None:
         if lsn > self.sent:
@@ -261,10 +272,11 @@ class Stream:
             silent = loop.time() - self._connection.heard
             if limit and silent > limit:
                 raise SenderTimeoutError
-            if self._connection.is_clogged:
-                continue
             if limit and silent > half and asked < self._connection.heard:
                 asked = loop.time()
-                self._keepalive(wants_reply=True)
+                self._due = True
+                self._send_due()
+            elif self._connection.is_clogged:
+                continue
             elif loop.time() - self._written > min(half, _IDLE_SECONDS):
                 self._keepalive(wants_reply=False)

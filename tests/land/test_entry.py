@@ -4,11 +4,16 @@ import dataclasses
 import datetime as dt
 import hashlib
 import json
+from pathlib import Path
 
 import pytest
 
 from gaussdecode.errors import LandingError
+from gaussdecode.land.disk import Disk
 from gaussdecode.land.entry import parse_entry
+from gaussdecode.land.entry_steps import reveal
+from gaussdecode.land.files import Files
+from gaussdecode.land.space import SpaceWait
 from gaussdecode.model.entry import (
     FIRST_PREVIOUS,
     CheckpointHeader,
@@ -161,3 +166,19 @@ def test_checkpoint_is_read_back() -> None:
     with pytest.raises(ValueError, match="not the header"):
         parse_checkpoint(sealed(b'{"version":2}') + b"\n")
     assert checkpoint_name(0, 999) == f"{0:020d}-{999:020d}.jsonl"
+
+
+@pytest.mark.parametrize("is_link", [True, False])
+def test_what_is_no_file_keeps_no_rows_from_their_name(tmp_path: Path, is_link: bool) -> None:
+    """Rows stay under their hidden name where something else has the name that they should get."""
+    taken = tmp_path / FILE.path
+    taken.parent.mkdir(parents=True)
+    hidden = taken.with_name(ENTRY.hidden[0])
+    hidden.write_bytes(b"rows")
+    if is_link:
+        taken.symlink_to("nothing")
+    else:
+        taken.mkdir()
+    with pytest.raises(FileExistsError):
+        reveal(Disk(Files(tmp_path), SpaceWait(), "w"), ENTRY)
+    assert hidden.read_bytes() == b"rows"

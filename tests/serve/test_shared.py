@@ -4,6 +4,7 @@ import asyncio
 import concurrent.futures
 import contextlib
 import dataclasses
+import errno
 import os
 from collections.abc import Awaitable, Callable, Hashable
 from pathlib import Path
@@ -195,6 +196,45 @@ def test_bytes_stay_in_order() -> None:
             await asyncio.wait([sending])
             client.of.write(b"end")
             assert await client.reader.readexactly(len(data) + 3) == data + b"end"
+
+    asyncio.run(asyncio.wait_for(work(), 60))
+
+
+def test_what_is_cancelled_still_waits_for_the_client() -> None:
+    """A keepalive waits in the transport when what follows it is cancelled: the next bytes wait for both."""
+    data = os.urandom(4 << 20)
+
+    async def work() -> None:
+        async with _Client() as client:
+            client.of.write(data)
+            sending = asyncio.create_task(client.of.send(data, contextlib.nullcontext))
+            await asyncio.sleep(0.01)  # it has begun
+            sending.cancel()
+            await asyncio.wait([sending])
+            assert client.of.is_clogged
+            sending = await client.slow(b"next")
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(client.of.drain(), 0.05)
+            assert await client.reader.readexactly(2 * len(data) + 4) == data + data + b"next"
+            await sending
+            await client.of.drain()
+            assert not client.of.is_clogged
+
+    asyncio.run(asyncio.wait_for(work(), 60))
+
+
+def test_without_a_descriptor_bytes_go_through_the_transport(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A second handle of the socket saves a copy, and is not needed."""
+
+    async def work() -> None:
+        async with _Client() as client:
+            own = Mock()
+            own.dup.side_effect = OSError(errno.EMFILE, "Too many open files")
+            monkeypatch.setattr(client.of.transport, "get_extra_info", {"socket": own}.get)
+            await client.of.send(b"whole", contextlib.nullcontext)
+            assert await client.reader.readexactly(5) == b"whole"
 
     asyncio.run(asyncio.wait_for(work(), 60))
 
