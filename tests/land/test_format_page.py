@@ -151,8 +151,11 @@ def snapshot() -> set[str]:
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.FunctionDef) and node.name == "to_record"
     ]
-    (keys,) = [node.keys for node in ast.walk(made) if isinstance(node, ast.Dict)]
-    return {str(key.value) for key in keys if isinstance(key, ast.Constant)}
+    keys = [key for node in ast.walk(made) if isinstance(node, ast.Dict) for key in node.keys]
+    named = [key.id for key in keys if isinstance(key, ast.Name)]
+    return {str(key.value) for key in keys if isinstance(key, ast.Constant)} | {
+        Output.to_record.__globals__[name] for name in named
+    }
 
 
 def compact() -> set[str]:
