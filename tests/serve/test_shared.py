@@ -21,6 +21,8 @@ from gaussdecode.serve.block import Block, Messages, TableRows
 from gaussdecode.serve.connection import ClientGoneError, Connection
 from gaussdecode.serve.feed import Feed, Part
 from gaussdecode.serve.outputs.registry import PLUGINS, make_output
+from gaussdecode.serve.reader import ReadPosition
+from gaussdecode.serve.stream import Sent, Stream
 
 PG: dict[str, str | None] = {"proto_version": "1", "publication_names": "p"}
 OPTIONS: dict[str, dict[str, str | None]] = {
@@ -254,3 +256,25 @@ def test_a_client_that_goes_ends_the_wait(is_aborted: bool) -> None:
                 await sending
 
     asyncio.run(asyncio.wait_for(work(), 60))
+
+
+def test_a_reply_that_was_due_comes_after_the_part_on_its_way() -> None:
+    """Nothing may be written in between, and a client that asks hears from the server."""
+    status = b"r" + bytes(32) + b"\1"
+
+    async def work() -> None:
+        connection = Mock(is_clogged=True)
+        output = Mock(heartbeat=Mock(return_value=None))
+        stream = Stream(
+            connection, Mock(), Mock(lsn=0), output, None, ReadPosition(0, 1, 0), Sent(), 0.0
+        )
+        stream._hear(status)
+        stream._send_due()
+        assert not connection.write.mock_calls
+        connection.is_clogged = False
+        stream._send_due()
+        stream._send_due()
+        (reply,) = connection.write.mock_calls
+        assert reply.args[0][5:6] == b"k"
+
+    asyncio.run(work())
