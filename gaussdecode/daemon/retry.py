@@ -75,9 +75,17 @@ class Retry:
         self._began = time.monotonic()
         self._shown = self._credentials()
 
-    def wait_after(self, error: GaussDecodeError) -> tuple[float, Callable[[], bool]]:
-        """Seconds to wait after a session that ended in an error, and what ends the wait before; logs them."""
-        reason, lasted = error_text(error), time.monotonic() - self._began
+    def wait_after(
+        self, error: GaussDecodeError, *, is_made: bool = True
+    ) -> tuple[float, Callable[[], bool]]:
+        """Seconds to wait after a session that ended in an error, and what ends the wait before; logs them.
+
+        Args:
+            error: why it ended.
+            is_made: whether there was a session: one that could not be made has not lasted, however long
+                the attempt took.
+        """
+        reason, lasted = error_text(error), time.monotonic() - self._began if is_made else 0.0
         if not isinstance(error, LoginRefusedError):
             wait = self._backoff.next_wait(lasted)
             _log.warning(Event.SESSION_RETRYING, reason=reason, wait_seconds=round(wait, 2))
