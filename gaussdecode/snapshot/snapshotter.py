@@ -30,7 +30,7 @@ from gaussdecode.collect.snapshot_gate import HoldLostError
 from gaussdecode.errors import ConfigError, LoginRefusedError, SourceError, SourceRefusedError
 from gaussdecode.land.failpoints import SnapshotStep
 from gaussdecode.land.names import table_directory
-from gaussdecode.land.snapshots import WHY_STOPPED, Json
+from gaussdecode.land.snapshots import Json
 from gaussdecode.logs import Event, get_logger
 from gaussdecode.model.quarantine import DROPPED
 from gaussdecode.model.title import split_title
@@ -51,6 +51,7 @@ from gaussdecode.snapshot.choice import (
 from gaussdecode.snapshot.doubts import Doubts, answered
 from gaussdecode.snapshot.dropped import EVERY_SOURCE, REFUSED, let_go
 from gaussdecode.snapshot.item import Context, Progress, Wanted, title_of
+from gaussdecode.snapshot.renames import followed, missed
 from gaussdecode.snapshot.tools import Tools
 from gaussdecode.source.coverage import listing
 from gaussdecode.source.export import PublishedTable
@@ -201,8 +202,7 @@ class Snapshotter:
         self._unlisted = found.keys() - published.keys()
         self._listed_at = time.monotonic()
         self._forget_others(published)
-        self._note_missed(published, {table.oid for table in published.values()})
-        self._follow_stopped(published)
+        self._follow_names(published)
         self._give_up_stopped()
         if is_in_doubt:
             self._order(published)
@@ -283,37 +283,16 @@ class Snapshotter:
             if record.get("state") == "asked" and title not in published:
                 self._mark_failed(title, self._why_unpublished(title))
 
-    def _note_missed(self, published: dict[str, PublishedTable], oids: AbstractSet[int]) -> None:
-        """Write down of which tables changes are missed now, so that they are read anew later.
-
-        What goes on landing under another name misses nothing.
-        """
-        missed = {
-            title: {**record, "state": "missed", "n": self._tools.log.next_n - 1}
-            for title, record in self._tools.store.ledger().items()
-            if record.get("state") in ("done", "streamed")
-            and not record.get(DROPPED)
-            and title not in published
-            and record.get("oid") not in oids
-        }
-        if missed:
-            self._tools.store.note(missed)
-
-    def _follow_stopped(self, published: dict[str, PublishedTable]) -> None:
-        """Let a quarantine go along with a table that was renamed: it is asked for by the name of now."""
-        titles = {table.oid: title for title, table in published.items()}
-        ledger = self._tools.store.ledger()
-        moved: dict[str, Json] = {}
-        for title, record in ledger.items():
-            now = titles.get(record.get("oid") or 0, title)
-            if record.get("state") != QUARANTINED or now == title:
-                continue
-            known = ledger.get(now, {})
-            why = {WHY_STOPPED: record.get(WHY_STOPPED)}
-            moved[now] = {**(known if known.get("state") == "asked" else record), **why}
-            moved.setdefault(title, {WHY_STOPPED: None})
-        if moved:
-            self._tools.store.note(moved)
+    def _follow_names(self, published: dict[str, PublishedTable]) -> None:
+        """Write down of which tables changes are missed now, and what goes along with renamed ones."""
+        store = self._tools.store
+        oids = {title: table.oid for title, table in published.items()}
+        records = missed(store.ledger(), oids, self._tools.log.next_n - 1)
+        if records:
+            store.note(records)
+        records = followed(store.ledger(), oids)
+        if records:
+            store.note(records)
 
     def _give_up_stopped(self) -> None:
         """Forget what was begun of tables that have stopped since; who asked for it has waited."""

@@ -377,7 +377,7 @@ GUARDS: Final = (
     Guard("snapshot/snapshotter.py",
           "        for directory in set(store.tables()) - directories:\n            store.drop(directory)\n",
           "", _TABLES),
-    Guard("snapshot/snapshotter.py", '            and record.get("oid") not in oids\n', "", _TABLES),
+    Guard("snapshot/renames.py", '        and record.get("oid") not in oids\n', "", _TABLES),
     Guard("snapshot/tools.py", "                    self.note_done(entry)\n                    store.drop(directory)\n",
           "", _TABLES),
     Guard("snapshot/attempts.py", "            if has_changed(error) or count >= most:", "            if False:",

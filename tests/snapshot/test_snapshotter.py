@@ -213,7 +213,7 @@ def test_what_is_missed_is_noted_unless_it_lands_under_another_name(
     run = _Run(monkeypatch, ValueError())
     run.store.note({BAD: {"state": "done", "oid": 1}, GOOD: {"state": "done", "oid": 2}})
     renamed = "public.renamed"
-    run.snapshotter._note_missed({renamed: _table(renamed)}, {1})
+    run.snapshotter._follow_names({renamed: _table(renamed)})
     states = {title: record["state"] for title, record in run.store.ledger().items()}
     assert states == {BAD: "done", GOOD: "missed"}
 
