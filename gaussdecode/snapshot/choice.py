@@ -24,6 +24,7 @@ state           of a table
 ``ignored``     it was added, and nothing of it is wanted until it is asked for
 ``quarantined`` what it brought could not be landed, and nothing of it is wanted until asked for
 ``missed``      for a while it was not published, or not on the white list: changes are missing
+``renamed``     what was wanted of it has landed under another name (`snapshot.renames`)
 ==============  ====================================================================
 
 A record without a state decides nothing: it says why somebody's wish was refused.
@@ -40,9 +41,10 @@ from gaussdecode.settings.landing_sections import SnapshotConfig
 
 ALL: Final = "*"  # key of the landing's own record
 QUARANTINED: Final = "quarantined"
+RENAMED: Final = "renamed"
 LEFT_OUT: Final = frozenset({"ignored", QUARANTINED})  # states of a table whose changes do not land
 _ENDED: Final = frozenset({"done", "streamed", "ignored", QUARANTINED})
-_WANTED: Final = frozenset({"done", "streamed", QUARANTINED})
+_WANTED: Final = frozenset({"done", "streamed", QUARANTINED, RENAMED})
 
 NEEDS_ALL_ROWS: Final = (
     "changes of it have not landed, and a snapshot with a condition would not make it "

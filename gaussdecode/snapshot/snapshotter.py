@@ -287,10 +287,11 @@ class Snapshotter:
         """Write down of which tables changes are missed now, and what goes along with renamed ones."""
         store = self._tools.store
         oids = {title: table.oid for title, table in published.items()}
-        records = missed(store.ledger(), oids, self._tools.log.next_n - 1)
+        last = self._tools.log.next_n - 1
+        records = missed(store.ledger(), oids, last)
         if records:
             store.note(records)
-        records = followed(store.ledger(), oids)
+        records = followed(store.ledger(), oids, last)
         if records:
             store.note(records)
 
