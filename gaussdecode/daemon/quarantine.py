@@ -144,7 +144,8 @@ class Quarantines:
             store.ledger().get(found.title, {}).get("request")
         )  # what led here, and has failed
         here = TableError(error.namespace, error.name, error.oid, found.from_lsn, error.reason)
-        store.note({found.title: {**ledger_record(here), "request": request}})
+        record = {**ledger_record(here), "n": entry.n, "request": request}
+        store.note({found.title: record})
         store.reach(SnapshotStep.TABLE_QUARANTINED)
         _log.error(
             Event.TABLE_QUARANTINED,

@@ -14,6 +14,7 @@ from kit.landrun import Landing
 from kit.simdisk import SimFiles
 
 from gaussdecode.collect.snapshot_gate import HoldLostError
+from gaussdecode.daemon.quarantine import Quarantines
 from gaussdecode.errors import (
     ConfigError,
     DiskError,
@@ -21,11 +22,13 @@ from gaussdecode.errors import (
     SequenceError,
     SourceError,
     SourceRefusedError,
+    TableError,
     WireError,
 )
 from gaussdecode.land.entry_steps import Draft
 from gaussdecode.land.snapshots import SnapshotStore
 from gaussdecode.model.landing import EntryKind, SourcePosition
+from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.seal import sealed
 from gaussdecode.settings.landing_sections import LandingConfig
 from gaussdecode.settings.rules import SourceKind
@@ -298,3 +301,22 @@ def test_a_table_that_was_asked_for_twice_is_in_an_entry_once(
         assert item.request in paths
         run.store.answered(item.request)
         assert len(run.store.requests().found) == left
+
+
+def test_a_snapshot_before_a_quarantine_does_not_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start looks at the last entries, and notes what was read; the quarantine came after it."""
+    run = _Run(monkeypatch, ValueError())
+    run.log.commit(Draft(kind=EntryKind.GENESIS, position=SourcePosition(0, 1, 10)))
+    said = {"schema": "public", "name": "bad", "oid": 1, "rows": 4, "where": None}
+    extra = {"snapshot": {"epoch": 0, "lsn": 10, "tables": {BAD: said}}}
+    run.log.commit(Draft(kind=EntryKind.SNAPSHOT, extra=extra))
+    run.snapshotter._tools.finish_earlier()
+    context: Any = SimpleNamespace(log=run.log, snapshots=run.store, snapshot_landed=lambda: None)
+    intake: Any = SimpleNamespace(insert=lambda draft, _: run.log.commit(draft))
+    error = TableError("public", "bad", 1, Lsn(11), "a value")
+    Quarantines(run.snapshotter._config, context)._commit(intake, error)
+    run.snapshotter._tools.finish_earlier()
+    assert run.store.ledger()[BAD]["state"] == "quarantined"
+    run.log.commit(Draft(kind=EntryKind.SNAPSHOT, extra=extra))
+    run.snapshotter._tools.finish_earlier()
+    assert run.store.ledger()[BAD]["state"] == "done"
