@@ -134,6 +134,50 @@ def test_a_renamed_table_comes_back_under_its_name_of_now(
     proxy.close()
 
 
+def test_a_healthy_table_that_exchanges_its_name_with_it_goes_on(
+    database_15: Database, make_daemon: MakeDaemon
+) -> None:
+    """It is not new, and comes whole under the name of now, also after a start."""
+    _prepare(database_15)
+    proxy = Poisoner(database_15.server.port)
+    config = {
+        "landing": {"on-table-error": "quarantine"},
+        "snapshot": {"mode": "initial", "on-new-table": "ignore"},
+    }
+    daemon = make_daemon(database_15, dsn=proxy.dsn(database_15), config=config).start()
+    daemon.wait_for_state("streaming")
+    database_15.execute("CREATE TABLE public.late (id int4 PRIMARY KEY, v text)")
+    database_15.execute("INSERT INTO public.late VALUES (1, 'first')")
+    asked = _command("snapshot", str(daemon.config_path), "--table", "public.late")
+    assert asked.returncode == 0, asked.stderr
+    _poison(database_15)
+    daemon.catch_up()
+    proxy.is_poisoning = False
+    database_15.execute(
+        "ALTER TABLE sick RENAME TO x; ALTER TABLE late RENAME TO sick; ALTER TABLE x RENAME TO late;"
+        "INSERT INTO sick VALUES (2, 'b')"
+    )
+    daemon.catch_up()
+
+    def records() -> dict[str, dict[str, object]]:
+        return SnapshotStore(Disk(Files(daemon.root), SpaceWait(), "test")).ledger()
+
+    wait_until(lambda: records()["public.sick"].get("state") == "done", "rows under the new name")
+    assert records()["public.late"]["state"] == "quarantined"
+    assert daemon.stop() == 0
+    daemon.start()
+    daemon.wait_for_state("streaming")
+    database_15.execute("INSERT INTO sick VALUES (3, 'c'); INSERT INTO late VALUES (4, 'd')")
+    daemon.catch_up()
+    assert sorted(_ids(daemon, "sick")) == [1, 2, 3]
+    assert records()["public.late"]["state"] == "quarantined"
+    asked = _command("snapshot", str(daemon.config_path), "--table", "public.late")
+    assert asked.returncode == 0, asked.stderr
+    assert daemon.stop() == 0
+    assert sorted(_ids(daemon, "late")) == [1, 2, 3, 4]
+    proxy.close()
+
+
 @contextlib.contextmanager
 def _more_poison(database: Database) -> Iterator[None]:
     """One transaction after the other that holds the value, until the end of the block."""
