@@ -124,6 +124,10 @@ CASES: dict[str, tuple[list[list[Any]], State]] = {
         [[row(2, "u", 0)], [row(3, "u")]],
         {"public.t": ("public.t", [1]), "public.u": ("public.u", [2, 3])},
     ),
+    "without OIDs": (
+        [[row(2, "v", 0), row(3, "z", 0)], [row(4, "v", 0), row(5, "z", 0)]],
+        {"public.t": ("public.t", [1]), "public.v": ("public.v", [2, 4]), "public.z": ("public.z", [3, 5])},
+    ),
     "another without an OID takes the old name": (
         [[renamed("u"), row(2, "u")], [row(3, "t", 0)], [row(4, "t", 0), row(5, "u")]],
         {"public.t": ("public.u", [1, 2, 5]), "public.t_0": ("public.t", [3, 4])},

@@ -58,17 +58,30 @@ def test_readers_of_iceberg_find_the_same(tmp_path: Path, monkeypatch: pytest.Mo
         assert found.properties["comment"].startswith(title)
 
 
+@pytest.mark.parametrize("is_each", [True, False])
 @pytest.mark.parametrize(
-    "case", ["exchanged", "another takes the old name", "the other one is renamed too", "back"]
+    "case",
+    [
+        "exchanged",
+        "another takes the old name",
+        "the other one is renamed too",
+        "back",
+        "another without an OID takes the old name",
+        "without OIDs",
+    ],
 )
 def test_an_apply_that_was_killed_between_two_tables_ends_the_same(
-    source: Source, case: str, monkeypatch: pytest.MonkeyPatch
+    source: Source, case: str, monkeypatch: pytest.MonkeyPatch, *, is_each: bool
 ) -> None:
-    """Some tables are ahead of the database then."""
+    """Some tables are ahead of the database then; more lands after an apply died, or all has landed."""
     steps, wanted = CASES[case]
     source.apply()
     for items in steps:
         source.land(*items)
+        if is_each:
+            monkeypatch.setattr(run, "commit_table", dying_commit(1))
+            with contextlib.suppress(KeyboardInterrupt):
+                source.apply(APPLY)
     for count in (1, 2):
         monkeypatch.setattr(run, "commit_table", dying_commit(count))
         with contextlib.suppress(KeyboardInterrupt):

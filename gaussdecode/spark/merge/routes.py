@@ -118,9 +118,12 @@ class Routes:
         if not self._is_active:
             return name
         oid, holder = self._oid(file), self._by_name.get(name)
-        if not oid:  # of GaussDB: the name alone tells
-            return self._begin(name, oid, n) if holder is None else holder
         found = self._by_oid.get(oid, [])
+        if not oid:  # of GaussDB: the name alone tells
+            ahead = [t for t in found if self._homes[t].is_ahead and self._homes[t].name == name]
+            if holder is None and ahead:  # an apply that died began it
+                holder = self._by_name[name] = ahead[0]
+            return self._begin(name, oid, n) if holder is None else holder
         for table in found:
             if self._homes[table].name == name:
                 self._by_name[name] = table
