@@ -122,7 +122,15 @@ CASES: dict[str, tuple[list[list[Any]], State]] = {
     ),
     "to a name of which no OID was known": (
         [[row(2, "u", 0)], [row(3, "u")]],
-        {"public.t": ("public.t", [1]), "public.u": ("public.u", [2, 3])},
+        {"public.t": ("public.u", [1, 3]), "public.u": ("public.u", [2])},
+    ),
+    "an OID that is known later": (
+        [[row(2, "v", 0)], [row(3, "v", OTHER)], [renamed("w", OTHER), row(4, "w", OTHER)], [row(5, "w", OTHER)]],
+        {"public.t": ("public.t", [1]), "public.v": ("public.w", [2, 3, 4, 5])},
+    ),
+    "an OID that is known at the rename": (
+        [[row(2, "v", 0)], [row(3, "v", OTHER), renamed("w", OTHER), row(4, "w", OTHER)], [row(5, "w", OTHER)]],
+        {"public.t": ("public.t", [1]), "public.v": ("public.w", [2, 3, 4, 5])},
     ),
     "without OIDs": (
         [[row(2, "v", 0), row(3, "z", 0)], [row(4, "v", 0), row(5, "z", 0)]],

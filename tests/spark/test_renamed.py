@@ -67,6 +67,7 @@ def test_readers_of_iceberg_find_the_same(tmp_path: Path, monkeypatch: pytest.Mo
         "the other one is renamed too",
         "back",
         "another without an OID takes the old name",
+        "an OID that is known later",
         "without OIDs",
     ],
 )

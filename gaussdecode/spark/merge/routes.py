@@ -128,8 +128,6 @@ class Routes:
             if self._homes[table].name == name:
                 self._by_name[name] = table
                 return table
-        if holder is not None and not self._homes[holder].oid:
-            return holder  # its rows came before anybody knew the OID
         if len(found) == 1:
             table, home = found[0], self._homes[found[0]]
             is_held = name in self._held.get(table, ())
