@@ -149,6 +149,7 @@ def commit_database(
         accepted_gaps=_joined(before, "accepted_gaps", plan.accepted_gaps),
         suspects=_joined(before, "suspects", plan.suspects),
         quarantined=plan.quarantined,
+        withheld=sorted(plan.withheld),
         history=context.has_history(None),
         changelog=context.changelog_by(None),
         vectors=context.with_vectors,

@@ -144,6 +144,8 @@ class Plan:
         doubts: suspect entries that name a table and are not accepted, by directory.
         quarantined: entry at which a table entered quarantine, by directory. Later changes of the
             table are not in the plan, until a snapshot of it.
+        known: of those, epoch and OID of the tables whose OID is known.
+        withheld: of those, names under which rows may have been held back that are another table's.
         commit_time: commit time of its newest transaction.
         position: position of the source after it: epoch, LSN and CSN; None if nothing is new.
         part: CSN up to which it includes entry `to` + 1; None for nothing.
@@ -161,6 +163,8 @@ class Plan:
     suspects: list[int] = dataclasses.field(default_factory=list)
     doubts: dict[str, list[Doubt]] = dataclasses.field(default_factory=dict)
     quarantined: dict[str, int] = dataclasses.field(default_factory=dict)
+    known: dict[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
+    withheld: set[str] = dataclasses.field(default_factory=set)
     commit_time: dt.datetime | None = None
     position: tuple[int, int, int | None] | None = None
     part: int | None = None

@@ -6,7 +6,7 @@ with a condition belong to their position: a plan that does not reach it reports
 """
 
 import dataclasses
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind, LandingFile
@@ -40,6 +40,7 @@ def make_plan(
     accept_gaps: bool = False,
     accept_suspects: bool = False,
     quarantined: Mapping[str, int] | None = None,
+    withheld: Collection[str] | None = None,
     part: int | None = None,
     policy: Policy = DEFAULT,
 ) -> Plan:
@@ -55,6 +56,7 @@ def make_plan(
         accept_gaps: accept gap entries, and entries that retention removed.
         accept_suspects: accept suspect entries that name a table.
         quarantined: tables that were in quarantine by `start`.
+        withheld: see `Plan`; None if unknown.
         part: include entry `to` + 1 up to this CSN; None to end with entry `to`.
         policy: what DDL commands do, by kind.
 
@@ -63,7 +65,10 @@ def make_plan(
     """
     plan = Plan(to, quarantined=dict(quarantined or {}), on_ddl=OnDdl((), policy))
     lacking = _Lacking(applied, start, only, left_out)
+    plan.withheld |= set(plan.quarantined if withheld is None else withheld)
     routes = _routes_of(landing, plan, lacking)
+    for table, n in plan.quarantined.items():
+        _shut(plan, table, landing.entry(n) if n >= landing.first_n else None, landing, routes)
     first = lacking.first(landing)
     if accept_gaps and first + 1 < landing.first_n:
         plan.accepted_gaps.append(landing.first_n - 1)
@@ -193,7 +198,7 @@ def _read_log(
             log.compacts.append(entry)
         if not _is_planned(plan, entry, accept_gaps=accept_gaps):
             continue
-        _note(plan, entry, landing)
+        _note(plan, entry, landing, routes)
         if not accept_suspects:
             doubts += [(*of, routes.named(of[0])) for of in _doubts_of(entry)]
         reached = entry
@@ -219,7 +224,10 @@ def _add_part(
 ) -> None:
     """Include the part of the next entry up to a CSN."""
     entry = landing.entry(plan.to + 1)
-    for table, found in _files_of(landing, entry, plan, lacking, Routes(landing), ()).items():
+    routes = Routes(landing)
+    for table, (_, oid) in plan.known.items():
+        routes.shut(table, oid)
+    for table, found in _files_of(landing, entry, plan, lacking, routes, ()).items():
         if lacking.lacks(table, entry.n):
             taken = windowed(landing, found, lacking.csn_before(table, entry.n), csn)
             if taken:
@@ -235,7 +243,9 @@ def _plan_of(
     """Plan a table, of one source or several."""
     name = table if state.home is None else state.home.name
     names = {name, *(moved for _, moved in plan.moves.get(table, ()))}
-    out = [plan.quarantined[of] for of in names & plan.quarantined.keys()]
+    oid = 0 if state.home is None else state.home.oid
+    stopped = {of: plan.known.get(of, (0, 0))[1] for of in names & plan.quarantined.keys()}
+    out = [plan.quarantined[of] for of, known in stopped.items() if known in (0, oid) or not oid]
     if out:
         left = [event for event in on_ddl.events if event.n < min(out)]
         on_ddl = dataclasses.replace(on_ddl, events=left)
@@ -265,27 +275,60 @@ def _is_planned(plan: Plan, entry: CommitEntry, *, accept_gaps: bool) -> bool:
     return True
 
 
-def _note(plan: Plan, entry: CommitEntry, landing: Landing) -> None:
+def _note(plan: Plan, entry: CommitEntry, landing: Landing, routes: Routes) -> None:
     if entry.kind is EntryKind.GAP:
         plan.accepted_gaps.append(entry.n)
     if entry.kind is EntryKind.SUSPECT:
         plan.suspects.append(entry.n)
     if entry.kind is EntryKind.QUARANTINE:
         for table in entry.extra["tables"]:
-            plan.quarantined.setdefault(table, entry.n)
-    for table in {*ended_by(entry), *_renamed_ones(plan.quarantined, entry, landing)}:
-        plan.quarantined.pop(table, None)
+            if plan.quarantined.setdefault(table, entry.n) == entry.n:
+                _shut(plan, table, entry, landing, routes)
+    for table in {*ended_by(entry), *_renamed_ones(plan, entry)} & plan.quarantined.keys():
+        del plan.quarantined[table]
+        plan.known.pop(table, None)
+        plan.withheld.discard(table)
+        routes.open(table)
     if entry.commit_time is not None:
         plan.commit_time = max(plan.commit_time or entry.commit_time, entry.commit_time)
     where = landing.position(entry)
     plan.position = (where.epoch, where.lsn, where.csn)
 
 
-def _renamed_ones(quarantined: Mapping[str, int], entry: CommitEntry, landing: Landing) -> set[str]:
-    """Tables in quarantine that an entry has whole under another name."""
-    oids = oids_read_by(entry) if quarantined and not landing.has_several else set()
-    known = {table: n for table, n in quarantined.items() if oids and n >= landing.first_n}
-    return {table for table, n in known.items() if landing.entry(n).extra.get("oid") in oids}
+def _shut(
+    plan: Plan, table: str, entry: CommitEntry | None, landing: Landing, routes: Routes
+) -> None:
+    """Note which table stopped with an entry; None if retention removed it."""
+    oid = 0 if entry is None or landing.has_several else int(entry.extra.get("oid") or 0)
+    if entry is not None and oid:
+        plan.known[table] = landing.position(entry).epoch, oid
+        routes.shut(table, oid)
+
+
+def _renamed_ones(plan: Plan, entry: CommitEntry) -> set[str]:
+    """Tables in quarantine that an entry has whole under another name.
+
+    Not where another table has lost rows by it: it is for the name then, until a snapshot under it.
+    """
+    oids = oids_read_by(entry) if plan.known else set()
+    known = {table: oid for table, (_, oid) in plan.known.items() if oids}
+    return {table for table, oid in known.items() if oid in oids} - plan.withheld
+
+
+def _is_out(
+    landing: Landing, entry: CommitEntry, plan: Plan, routes: Routes, file: LandingFile
+) -> bool:
+    """Whether a file is of a table in quarantine, or may be: nothing tells that another has the name."""
+    stopped = plan.known.get(file.table)
+    if stopped is None or file.table not in plan.quarantined:
+        return file.table in plan.quarantined
+    (then, oid), now = stopped, landing.position(entry).epoch
+    own = routes.oid(file)
+    if own and now == then and own != oid:
+        return False
+    if (now, own) != stopped:
+        plan.withheld.add(file.table)
+    return True
 
 
 def _doubts_of(entry: CommitEntry) -> list[tuple[str, Doubt]]:
@@ -320,9 +363,15 @@ def _files_of(
             continue
         while left and left[0].place[1:] < (file.first.lsn, file.first.seq):
             routes.follow(left.pop(0))
+        if _is_out(landing, entry, plan, routes, file):
+            continue
         is_dropped = said.get(file.table, {}).get(DROPPED)
         table = routes.dropped(file.table) if is_dropped else routes.target_of(file, entry.n)
-        if table is not None and lacking.is_wanted(table) and file.table not in plan.quarantined:
+        if table is None or not lacking.is_wanted(table):
+            continue
+        if file.table in plan.quarantined and routes.is_shut(table):
+            plan.withheld.add(file.table)
+        else:
             change = ChangeFile(
                 entry.n, entry.n, replaces(entry, file.table), file,
                 epoch=landing.position(entry, file.source).epoch,

@@ -97,6 +97,7 @@ class Routes:
         self._action = action
         self._is_wanted = is_wanted
         self._oids: dict[tuple[str, str], int] = {}
+        self._shut: dict[str, str] = {}
         self._by_oid: dict[int, list[str]] = {}
         self._by_name = by_name({t: of for t, of in self._homes.items() if not of.is_ahead})
         for table, home in self._homes.items():
@@ -117,7 +118,7 @@ class Routes:
         name = file.table
         if not self._is_active:
             return name
-        oid, holder = self._oid(file), self._by_name.get(name)
+        oid, holder = self.oid(file), self._by_name.get(name)
         found = self._by_oid.get(oid, [])
         if not oid:  # of GaussDB: the name alone tells
             ahead = [t for t in found if self._homes[t].is_ahead and self._homes[t].name == name]
@@ -141,6 +142,24 @@ class Routes:
                 self.begun.setdefault(begun, home.n)
                 return begun
         return self._begin(name, oid, n)
+
+    def shut(self, name: str, oid: int) -> None:
+        """Let no other table take the directory of one in quarantine.
+
+        Args:
+            name: its directory in the landing as it stopped.
+            oid: its OID; 0 if unknown.
+        """
+        found = self._by_oid.get(oid, []) if oid and self._is_active else []
+        self._shut[name] = found[0] if len(found) == 1 else self.named(name)
+
+    def open(self, name: str) -> None:
+        """The quarantine is over."""
+        self._shut.pop(name, None)
+
+    def is_shut(self, table: str) -> bool:
+        """Whether a directory is of a table in quarantine."""
+        return table in self._shut.values()
 
     def dropped(self, name: str) -> str | None:
         """The directory of a table that is gone from the source; None if it is there under another name."""
@@ -198,7 +217,8 @@ class Routes:
             return set() if doubt.is_rename and goes_on else set(found)
         return {then, self.named(name)}
 
-    def _oid(self, file: LandingFile) -> int:
+    def oid(self, file: LandingFile) -> int:
+        """OID of the table of a file; 0 if unknown."""
         key = file.table, file.schema_id
         if key not in self._oids:
             self._oids[key] = int(self._landing.schema_record(*key)["oid"])
@@ -220,9 +240,11 @@ class Routes:
             table = name  # a table that is gone had it before
         if table is not None and is_held and n <= self._homes[table].n:
             table = None
+        if table is not None and self.is_shut(table) and n > self._homes[table].n:
+            table = None
         if table is None:
             table = name
-            while table in self._homes:
+            while table in self._homes or self.is_shut(table):
                 table = f"{table}_{oid}"
         home = self._homes.get(table)
         if home is None or n > home.n:

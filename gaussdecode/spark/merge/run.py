@@ -131,6 +131,7 @@ class Run:
             accept_gaps=self._options.accept_gaps,
             accept_suspects=self._options.accept_suspects,
             quarantined={} if before is None else before.quarantined,
+            withheld=() if before is None else before.withheld,
             part=part,
             policy=self._policy,
         )

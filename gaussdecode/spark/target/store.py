@@ -73,6 +73,8 @@ class DatabaseVersion:
         accepted_gaps: gap entries that were accepted.
         suspects: entries that may be incomplete.
         quarantined: entry at which a table stopped, by directory.
+        withheld: of those, names under which rows may have been held back that are another table's;
+            None if unknown.
         history: whether new tables get history.
         changelog: partition column of the changelog that new tables get; empty for no changelog.
         vectors: files may have deletion vectors.
@@ -102,6 +104,7 @@ class DatabaseVersion:
     part: int = 0
     hash: str = ""
     renamed: dict[str, str] = dataclasses.field(default_factory=dict)
+    withheld: list[str] | None = None
 
     @property
     def reach(self) -> tuple[int, int]:
@@ -331,6 +334,8 @@ class Target:
         record = dataclasses.asdict(version)
         if not version.renamed:  # so that earlier versions can read it
             del record["renamed"]
+        if not version.quarantined:  # likewise
+            del record["withheld"]
         commit(path, record)
         reach(Step.DATABASE_DURABLE)
 
