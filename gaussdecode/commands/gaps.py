@@ -120,8 +120,12 @@ def _records(root: Path, counted: Counter[str]) -> Iterator[Json]:
         for suspect in suspects:
             suspect.take(entry, oid_of)
         whole = ended_by(entry)
-        oids = oids_read_by(entry) if len(entry.positions) == 1 else set()  # of another name now
-        ended = [of for table, oid, of in stopped if table in whole or oid in oids]
+        is_of_one = len(entry.positions) == 1
+        ended = [
+            of
+            for table, oid, of in stopped
+            if table in whole or (is_of_one and oid in oids_read_by(entry, of["epoch"]))
+        ]
         stopped = [of for of in stopped if of[2] not in ended]
         for record in ended:
             _, position = _where(entry)

@@ -89,14 +89,21 @@ def ended_by(entry: CommitEntry) -> set[str]:
     return {table for table in tables if said.get(table, {}).get("where") is None}
 
 
-def oids_read_by(entry: CommitEntry, since_n: int = -1) -> set[int]:
+def epoch_of(entry: CommitEntry) -> int:
+    """Epoch of an entry of one source: OIDs are of it, after a restore one may be another table's."""
+    position = entry.positions.get(entry.extra.get("source", ""))
+    return max(of.epoch for of in ([position] if position else entry.positions.values()))
+
+
+def oids_read_by(entry: CommitEntry, epoch: int, since_n: int = -1) -> set[int]:
     """OIDs of tables that are whole with an entry: they may have had another name before.
 
     Args:
         entry: any entry.
+        epoch: epoch that the OIDs are to be of.
         since_n: leave out snapshots that began before this entry.
     """
-    if entry.kind is not EntryKind.SNAPSHOT:
+    if entry.kind is not EntryKind.SNAPSHOT or epoch_of(entry) != epoch:
         return set()
     said = entry.extra.get("snapshot", {}).get("tables", {})
     return {

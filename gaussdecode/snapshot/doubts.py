@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from gaussdecode.collect.suspects import ONLY_THESE
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind
-from gaussdecode.model.quarantine import ended_by, oids_read_by
+from gaussdecode.model.quarantine import ended_by, epoch_of, oids_read_by
 from gaussdecode.model.title import split_title, table_directory
 
 if TYPE_CHECKING:  # the status page imports this module, and needs no Arrow
@@ -61,7 +61,7 @@ def read_again_by(entry: CommitEntry, suspect: CommitEntry) -> set[str]:
     snapshots = entry.extra.get("snapshot", {}).get("tables", {})
     changes = suspect.extra.get("changes", {})
     anew = {table: of["oid"] for table, of in changes.items() if of["oid"]}
-    oids = oids_read_by(entry, suspect.n)
+    oids = oids_read_by(entry, epoch_of(suspect), suspect.n)
     own = {table for table, of in changes.items() if of.get("table_oid") in oids} - anew.keys()
     return own | {
         table

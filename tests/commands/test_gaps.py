@@ -161,6 +161,23 @@ def test_a_renamed_table_is_whole_with_a_snapshot_under_its_name_of_now(
     log.close()
 
 
+def test_an_oid_of_another_epoch_is_another_table(
+    log: CommitLog, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A restore may give it to any: neither a quarantine ends by it, nor a doubt."""
+    stopped = Quarantine("public.a", "public", "a", 7, Lsn(0x100), "a row is damaged")
+    commit(log, EntryKind.QUARANTINE, **stopped.to_extra())
+    changes = {"public.a": {"text": "t", "oid": None, "comes_whole": False, "table_oid": 7}}
+    said = {"tables": ["public.a"], "is_any_table": False, "text": "t", "changes": changes}
+    commit(log, EntryKind.SUSPECT, **said)
+    record = {"where": None, "since_n": log.next_n - 1, "oid": 7}
+    read = {"snapshot": {"epoch": 2, "lsn": 0x200, "tables": {"public.b": record}}}
+    behind = SourcePosition(2, 1, 0x200)
+    log.commit(Draft(kind=EntryKind.SNAPSHOT, position=behind, extra=read))
+    assert main(["gaps", "--json", "--unaccepted", root_of(log, tmp_path)]) == EX_IOERR
+    assert len(capsys.readouterr().out.splitlines()) == 2
+
+
 def test_a_suspect_of_one_of_several_is_answered_there(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -482,6 +482,17 @@ def test_a_quarantine_ends_with_a_snapshot_under_the_name_of_now(source: Source)
     assert source.state() == {"public.t": ("public.u", [5])}
 
 
+def test_a_quarantine_does_not_end_with_an_oid_of_another_epoch(source: Source) -> None:
+    """After a restore it is another table's."""
+    source.apply(APPLY)
+    quarantine(source)
+    source.writer.epoch += 1
+    source.land(row(5, "u"), op="R", snapshot={"oid": OID})
+    assert source.apply(APPLY).quarantined == {"public.t": 2}
+    source.land(row(6), op="R", snapshot={"oid": OTHER})
+    assert source.apply(APPLY).quarantined == {}
+
+
 def test_apply_alone_is_not_for_renames() -> None:
     """They are asked for by their kind."""
     assert "rename-table" not in read_on_ddl(["apply"])

@@ -310,9 +310,8 @@ def _renamed_ones(plan: Plan, entry: CommitEntry) -> set[str]:
 
     Not where another table has lost rows by it: it is for the name then, until a snapshot under it.
     """
-    oids = oids_read_by(entry) if plan.known else set()
-    known = {table: oid for table, (_, oid) in plan.known.items() if oids}
-    return {table for table, oid in known.items() if oid in oids} - plan.withheld
+    known = plan.known.items()
+    return {of for of, (then, oid) in known if oid in oids_read_by(entry, then)} - plan.withheld
 
 
 def _is_out(
