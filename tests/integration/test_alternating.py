@@ -54,7 +54,7 @@ def insert_and_pause(daemon: Daemon, table: str, number: int) -> None:
     begun = daemon.database.wal_end()
     daemon.database.execute(f"INSERT INTO {table} (id) VALUES ({number})")
     daemon.wait_while_running(
-        lambda: Lsn.parse(daemon.record()["reader_lsn"]) > begun, "the row is received"
+        lambda: Lsn.parse(daemon.record()["reader_lsn"] or "0/0") > begun, "the row is received"
     )
     time.sleep(0.3)
 
