@@ -200,7 +200,6 @@ cdef class Assembler:
         try:
             self.absorb_whole(entry, size)
         finally:
-            self.releaser.settle(entry)
             self.retained.leave_shared()
         self.tallies.check(header, &self.plain.tally, self.ends.boundary_lsn)
         return self.releaser.keep_to_budget(entry)

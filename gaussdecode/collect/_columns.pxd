@@ -55,11 +55,6 @@ cdef class Accumulator:
     cdef uint64_t hinted_rows       # as of a column
     cdef readonly uint64_t byte_count
     cdef uint64_t op_count[32]      # by the low five bits of the letter
-    cdef const uint8_t *run_entry   # the rows appended last, whose values are not copied yet,
-    cdef const PartHeader *run_part
-    cdef uint32_t run_first
-    cdef uint32_t run_count         # 0: there are none
-    cdef bint run_moves
     cdef readonly uint64_t key_change_count
 
     cdef int append(
@@ -67,7 +62,6 @@ cdef class Accumulator:
         uint32_t count, const Stamp *stamp, int64_t seq, bint moves, uint64_t lsn,
         const uint8_t *steps,
     ) except -1 nogil
-    cdef int settle(self) except -1 nogil
     cdef int append_marker(
         self, uint8_t op, const Stamp *stamp, int64_t seq, uint64_t lsn
     ) except -1 nogil
@@ -79,15 +73,14 @@ cdef class Accumulator:
     cdef int note_lsns(self, uint64_t count, uint64_t lsn, const uint8_t *steps) except -1 nogil
     cdef int append_old(
         self, const uint8_t *entry, const PartHeader *part, const ColumnHeader *headers,
-        uint64_t have, uint32_t first, uint32_t count, bint moves,
+        uint32_t first, uint32_t count, bint moves,
     ) except -1 nogil
     cdef int append_unchanged(
-        self, const uint8_t *entry, const PartHeader *part, uint64_t have, uint32_t first,
-        uint32_t count,
+        self, const uint8_t *entry, const PartHeader *part, uint32_t first, uint32_t count
     ) except -1 nogil
     cdef int append_misfits(
-        self, const uint8_t *entry, const PartHeader *part, uint64_t have, uint32_t first,
-        uint32_t count, bint moves,
+        self, const uint8_t *entry, const PartHeader *part, uint32_t first, uint32_t count,
+        bint moves,
     ) except -1 nogil
 
 

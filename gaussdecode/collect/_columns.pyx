@@ -4,10 +4,6 @@ An accumulator is given slices of decoded batches at their transaction's release
 its position and its rows' numbers are known. It copies them out of ring memory into its
 own buffers; `take` hands those buffers over to Arrow without another copy, and the
 accumulator starts again empty. It knows nothing of files, transactions or order.
-
-Slices that follow each other in a batch are a run, whose values are copied together: many small
-transactions then cost their position each, and their columns once. The last run is copied by
-`settle`, before its batch is given back.
 """
 
 from cpython.buffer cimport PyBuffer_FillInfo
@@ -83,18 +79,6 @@ cdef object pack_bits(Buffer *buffer):
         return OwnedMemory.take(&bits)
     finally:
         buffer_free(&bits)
-
-
-cdef inline int make_room(Buffer *buffer, size_t extra) except -1 nogil:
-    """`buffer_grow`, without a call where there is room."""
-    return 0 if buffer.capacity - buffer.size >= extra else buffer_grow(buffer, extra)
-
-
-cdef inline int append_byte(Buffer *buffer, uint8_t value) except -1 nogil:
-    make_room(buffer, 1)
-    buffer.data[buffer.size] = value
-    buffer.size += 1
-    return 0
 
 
 cdef int fail_offset() except -1 with gil:
@@ -230,24 +214,17 @@ cdef int column_append_value(
 ) except -1 nogil:
     """Append one value to a fixed-width, string or binary column that holds `row` rows."""
     cdef int32_t end
-    if is_null and column.validity.size == 0:
+    if is_null:
         return append_nulls(column, row, 1)
-    if column.validity.size:
-        append_byte(&column.validity, not is_null)
-        column.null_count += is_null
-    if kind_width(column.kind) and is_null:
-        return buffer_fill(&column.data, 0, kind_width(column.kind))
-    if not is_null:
-        if column.data.size + size > MAX_OFFSET:
-            fail_offset()
-        buffer_append(&column.data, data, size)
+    append_validity(&column.validity, row, NULL, 1, &column.null_count)
+    if column.data.size + size > MAX_OFFSET:
+        fail_offset()
+    buffer_append(&column.data, data, size)
     if kind_width(column.kind) == 0:
         if column.offsets.size == 0:
             buffer_fill(&column.offsets, 0, sizeof(int32_t))
         end = <int32_t>column.data.size
-        make_room(&column.offsets, sizeof(int32_t))
-        memcpy(column.offsets.data + column.offsets.size, &end, sizeof(int32_t))
-        column.offsets.size += sizeof(int32_t)
+        buffer_append(&column.offsets, &end, sizeof(int32_t))
     return 0
 
 
@@ -393,7 +370,6 @@ cdef class Accumulator:
         buffer_free(&self.misfit_text)
         memset(self.op_count, 0, sizeof(self.op_count))
         self.row_count = 0
-        self.run_count = 0
         self.byte_count = 0
         self.key_change_count = 0
 
@@ -403,10 +379,10 @@ cdef class Accumulator:
         """Fill the columns that are known only now."""
         cdef uint64_t i
         cdef int64_t *out
-        make_room(&self.lsn, count * 8)
-        make_room(&self.seq, count * 8)
-        make_room(&self.xid, count * 8)
-        make_room(&self.time_us, count * 8)
+        buffer_grow(&self.lsn, count * 8)
+        buffer_grow(&self.seq, count * 8)
+        buffer_grow(&self.xid, count * 8)
+        buffer_grow(&self.time_us, count * 8)
         out = <int64_t *>(self.lsn.data + self.lsn.size)
         for i in range(count):
             out[i] = stamp.lsn
@@ -433,7 +409,7 @@ cdef class Accumulator:
         cdef int64_t *out
         if self.csn.size == 0 and self.row_count:
             buffer_fill(&self.csn, 0, self.row_count * 8)
-        make_room(&self.csn, count * 8)
+        buffer_grow(&self.csn, count * 8)
         out = <int64_t *>(self.csn.data + self.csn.size)
         for i in range(count):
             out[i] = csn
@@ -453,7 +429,7 @@ cdef class Accumulator:
             return 0
         if self.change_lsn.size == 0 and self.row_count:
             buffer_fill(&self.change_lsn, 0, self.row_count * 8)
-        make_room(&self.change_lsn, count * 8)
+        buffer_grow(&self.change_lsn, count * 8)
         out = <uint64_t *>(self.change_lsn.data + self.change_lsn.size)
         if steps == NULL:
             for i in range(count):
@@ -467,53 +443,52 @@ cdef class Accumulator:
 
     cdef int append_old(
         self, const uint8_t *entry, const PartHeader *part, const ColumnHeader *headers,
-        uint64_t have, uint32_t first, uint32_t count, bint moves,
+        uint32_t first, uint32_t count, bint moves,
     ) except -1 nogil:
         """Append old tuples; before the first one, all rows so far had none."""
         cdef uint32_t i
         if part.old_column_count == 0 and self.old_present.size == 0:
             return 0
-        if self.old_present.size == 0 and have:
-            buffer_fill(&self.old_present, 0, have)
+        if self.old_present.size == 0 and self.row_count:
+            buffer_fill(&self.old_present, 0, self.row_count)
             for i in range(self.old_count):
-                append_nulls(&self.columns[self.new_count + i], 0, have)
+                append_nulls(&self.columns[self.new_count + i], 0, self.row_count)
         if part.old_column_count == 0:
             buffer_fill(&self.old_present, 0, count)
             for i in range(self.old_count):
-                append_nulls(&self.columns[self.new_count + i], have, count)
+                append_nulls(&self.columns[self.new_count + i], self.row_count, count)
             return 0
         buffer_append(&self.old_present, entry + part.old_present_offset + first, count)
         for i in range(self.old_count):
             append_slice(
-                &self.columns[self.new_count + i], have, entry,
+                &self.columns[self.new_count + i], self.row_count, entry,
                 &headers[self.new_count + i], first, count, moves,
             )
         return 0
 
     cdef int append_unchanged(
-        self, const uint8_t *entry, const PartHeader *part, uint64_t have, uint32_t first,
-        uint32_t count,
+        self, const uint8_t *entry, const PartHeader *part, uint32_t first, uint32_t count
     ) except -1 nogil:
         cdef const Unchanged *item = <const Unchanged *>(entry + part.unchanged_offset)
         cdef uint32_t low = find_row(item, sizeof(Unchanged), part.unchanged_count, first)
         cdef uint32_t pair[2]
         while low < part.unchanged_count and item[low].row < first + count:
-            pair[0] = <uint32_t>have + item[low].row - first
+            pair[0] = <uint32_t>self.row_count + item[low].row - first
             pair[1] = item[low].column
             buffer_append(&self.unchanged, pair, sizeof(pair))
             low += 1
         return 0
 
     cdef int append_misfits(
-        self, const uint8_t *entry, const PartHeader *part, uint64_t have, uint32_t first,
-        uint32_t count, bint moves,
+        self, const uint8_t *entry, const PartHeader *part, uint32_t first, uint32_t count,
+        bint moves,
     ) except -1 nogil:
         cdef const Misfit *item = <const Misfit *>(entry + part.misfit_offset)
         cdef uint32_t low = find_row(item, sizeof(Misfit), part.misfit_count, first)
         cdef uint32_t pair[2]
         cdef int32_t end
         while low < part.misfit_count and item[low].row < first + count:
-            pair[0] = <uint32_t>have + item[low].row - first
+            pair[0] = <uint32_t>self.row_count + item[low].row - first
             pair[1] = item[low].column
             buffer_append(&self.misfits, pair, sizeof(pair))
             if self.misfit_text.size + item[low].text_size > MAX_OFFSET:
@@ -535,57 +510,36 @@ cdef class Accumulator:
     ) except -1 nogil:
         """Append rows `first` .. `first + count` of a part, numbered from `seq`.
 
-        The values are read until `settle`, which the caller has to call before the entry changes.
         With `moves` the entry is the caller's own, and these rows are not read again. `lsn` and
         `steps`: see `note_lsns`.
         """
-        if self.run_count == 0 or self.run_part != part or self.run_entry != entry or (
-            self.run_first + self.run_count != first or self.run_moves != moves
+        cdef const ColumnHeader *headers = <const ColumnHeader *>(entry + part.column_offset)
+        cdef const uint8_t *ops = entry + part.op_offset + first
+        cdef uint32_t i
+        if part.new_column_count != self.new_count or (
+            part.old_column_count not in (0, self.old_count)
         ):
-            self.settle()
-            if part.new_column_count != self.new_count or (
-                part.old_column_count not in (0, self.old_count)
-            ):
-                fail_shape()
-            if self.row_count == 0 and self.hinted_rows:
-                self.reserve()
-            self.run_entry = entry
-            self.run_part = part
-            self.run_first = first
-            self.run_moves = moves
-        self.stamp_rows(count, stamp, seq)
-        self.note_lsns(count, lsn, steps)
-        self.run_count += count
-        self.row_count += count
-        return 0
-
-    cdef int settle(self) except -1 nogil:
-        """Copy the values of the rows appended last; their entry is not needed afterwards."""
-        cdef const uint8_t *entry = self.run_entry
-        cdef const PartHeader *part = self.run_part
-        cdef const ColumnHeader *headers
-        cdef const uint8_t *ops
-        cdef uint32_t first = self.run_first, count = self.run_count, i
-        cdef uint64_t have = self.row_count - count
-        cdef bint moves = self.run_moves
-        if count == 0:
-            return 0
-        self.run_count = 0
-        headers = <const ColumnHeader *>(entry + part.column_offset)
+            fail_shape()
+        if self.row_count == 0 and self.hinted_rows:
+            self.reserve()
         for i in range(self.new_count):
-            append_slice(&self.columns[i], have, entry, &headers[i], first, count, moves)
-        self.append_old(entry, part, headers, have, first, count, moves)
+            append_slice(
+                &self.columns[i], self.row_count, entry, &headers[i], first, count, moves
+            )
+        self.append_old(entry, part, headers, first, count, moves)
         if part.unchanged_count:
-            self.append_unchanged(entry, part, have, first, count)
+            self.append_unchanged(entry, part, first, count)
         if part.misfit_count:
-            self.append_misfits(entry, part, have, first, count, moves)
-        ops = entry + part.op_offset + first
+            self.append_misfits(entry, part, first, count, moves)
         buffer_append(&self.op, ops, count)
         for i in range(count):
             self.op_count[ops[i] & LETTER] += 1
         if part.key_changed_offset:
             for i in range(count):
                 self.key_change_count += entry[part.key_changed_offset + first + i]
+        self.stamp_rows(count, stamp, seq)
+        self.note_lsns(count, lsn, steps)
+        self.row_count += count
         return 0
 
     cdef int append_marker(
@@ -593,7 +547,6 @@ cdef class Accumulator:
     ) except -1 nogil:
         """Append a row without values (a truncate)."""
         cdef uint32_t i
-        self.settle()
         for i in range(self.new_count):
             append_nulls(&self.columns[i], self.row_count, 1)
         if self.old_present.size:
@@ -650,7 +603,6 @@ cdef class Accumulator:
         """
         cdef uint64_t rows = self.row_count
         cdef uint32_t i
-        self.settle()
         has_old = self.old_present.size > 0
         self.hinted_rows = and_a_little(rows) if rows >= HINTED_ROWS else 0
         result = {

@@ -367,6 +367,5 @@ cdef class CopyRows:
             self.accumulator.append(
                 self.decoded.data, &part, 0, part.row_count, &stamp, 0, True, 0, NULL
             )
-            self.accumulator.settle()
         self.accumulator.measure()
         return 0

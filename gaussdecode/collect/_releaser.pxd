@@ -44,7 +44,6 @@ cdef class Releaser:
     cdef int land_message(
         self, const uint8_t *entry, const Event *event, Stamp *stamp
     ) except -1 nogil
-    cdef int settle(self, const uint8_t *entry) except -1 nogil
     cdef int keep_to_budget(self, const uint8_t *entry) except -1 nogil
     cdef int release_kept(
         self, OpenTransaction *transaction, Stamp *stamp, int64_t *seq

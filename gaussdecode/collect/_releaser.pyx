@@ -126,14 +126,11 @@ cdef class Releaser:
             batch = item.batch
             if batch.data == NULL:
                 self.retained.fetch(transaction, batch)
-            try:
-                self.release_events(
-                    transaction, batch.data, i, item.first_event,
-                    min(item.stop_event, (<EntryHeader *>batch.data).event_count), stamp, seq,
-                    batch.users == 1,
-                )
-            finally:
-                self.settle(batch.data)
+            self.release_events(
+                transaction, batch.data, i, item.first_event,
+                min(item.stop_event, (<EntryHeader *>batch.data).event_count), stamp, seq,
+                batch.users == 1,
+            )
             self.keep_to_budget(batch.data)
             self.retained.unfetch(batch)
         return 0
@@ -274,8 +271,6 @@ cdef class Releaser:
     ) except -1 nogil:
         """One row in the table of transactions."""
         cdef uint64_t row = self.transactions.row_count
-        if row == 0 and self.transactions.hinted_rows:
-            self.transactions.reserve()
         column_append_value(
             &self.transactions.columns[0], row, transaction.origin.data,
             transaction.origin.size, not transaction.has_origin,
@@ -363,18 +358,6 @@ cdef class Releaser:
             (<Accumulator>found).append_marker(c"D", stamp, seq[0], event.x)
             self.measure_one(found)
             seq[0] += 1
-        return 0
-
-    cdef int settle(self, const uint8_t *entry) except -1 nogil:
-        """Have the accumulators copy what they still read of an entry, which is given back."""
-        cdef const EntryHeader *header = <const EntryHeader *>entry
-        cdef const PartHeader *parts = <const PartHeader *>(entry + header.part_offset)
-        cdef PyObject *found
-        cdef uint32_t i
-        for i in range(header.part_count):
-            found = self.relations.find(parts[i].version)
-            if found != NULL:
-                (<Accumulator>found).settle()
         return 0
 
     cdef int keep_to_budget(self, const uint8_t *entry) except -1 nogil:

@@ -1,6 +1,5 @@
 """What is moved from stage to stage is what a copy would have been."""
 
-import itertools
 import threading
 import time
 from pathlib import Path
@@ -8,8 +7,6 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from kit import wire
 
 from gaussdecode._wire import BatchDecoder
@@ -27,7 +24,6 @@ LIST: Final = ColumnType(Kind.LIST, element=Kind.STRING)
 RELATION: Final = wire.relation([Kind.INT32, Kind.STRING, Kind.BINARY, LIST, Kind.STRING], (0, 1))
 HUGE: Final = "".join(map(str, range(10**6)))[: 5 * MIB]
 OLD: Final = HUGE[::-1]
-OTHER: Final = wire.relation([Kind.INT32, Kind.STRING], (0,), version=2, oid=99)
 UNCHANGED: Final = wire.UNCHANGED
 ROWS: Final[dict[str, bytes]] = {
     "text": wire.insert(["1", HUGE, None, None, OLD]),
@@ -68,13 +64,10 @@ class Owner:
     def _new(self, landed: Landed) -> Accumulator[Landed]:
         return Accumulator(landed, *landed.kinds())
 
-    def register(self, version: int, _: bytes) -> Accumulator[Landed]:
-        """Each version is a table."""
-        self.held.append(self._new(self.tables.find(OTHER if version == 2 else RELATION)))
+    def register(self, _: int, __: bytes) -> Accumulator[Landed]:
+        """The only table."""
+        self.held.append(self._new(self.tables.find(RELATION)))
         return self.held[-1]
-
-    def truncated(self, accumulator: Accumulator[Landed], lsn: int, seq: int, flags: int) -> None:
-        """Its row is in the accumulator."""
 
     def change_over(self, accumulator: Accumulator[Landed]) -> None:
         """It has no other schema."""
@@ -147,42 +140,3 @@ def test_moved_rows_are_whole(
     wanted = copied(messages, Owner(tmp_path, 64 * MIB))
     assert moved(messages, Owner(tmp_path, memory_limit), batch_bytes) == wanted
     assert sum(rows.num_rows for rows in wanted) == 4
-
-
-SMALL: Final = st.sampled_from(
-    [
-        wire.insert(["3", "small", None, None, "z"]),
-        wire.insert(["three", "misfit", "\\xab", "{a,b}", None]),
-        wire.insert(["4", "other"], oid=99),
-        wire.insert(["5", None], oid=99),
-        wire.update(["3", "b", None, None, UNCHANGED], old=["3", "a", "\\x00", "{}", "t"]),
-        wire.update(["4", "b", None, None, "c"], key=["3", "b", None, None, None]),
-        wire.delete(["3", "b", None, None, None]),
-        wire.truncate(OTHER.oid),
-        wire.logical(content=b"between"),
-    ]
-)
-
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(transactions=st.lists(st.lists(SMALL, max_size=4), min_size=1, max_size=8))
-def test_small_transactions_of_one_batch_land_as_those_of_many(
-    transactions: list[list[bytes]], tmp_path: Path
-) -> None:
-    """Rows that follow each other in a batch are copied together, whoever they belong to."""
-    whole = [
-        [(lsn + at, message) for at, message in enumerate(
-            [wire.begin(lsn, xid=lsn), *rows, wire.commit(lsn, lsn + 1)]
-        )]
-        for lsn, rows in zip(itertools.count(10, 10), transactions, strict=False)
-    ]  # fmt: skip
-
-    def landed(batches: list[list[tuple[int, bytes]]]) -> list[pa.Table]:
-        owner, decoder = Owner(tmp_path, 64 * MIB), BatchDecoder()
-        for seq, batch in enumerate(batches):
-            lsns, messages = zip(*batch, strict=True)
-            raw = wire.raw_batch(messages, () if seq else (RELATION, OTHER), seq, lsns=lsns)
-            owner.assembler.absorb_bytes(decoder.decode_bytes(raw))
-        return owner.rows()
-
-    assert landed([list(itertools.chain(*whole))]) == landed(whole)
