@@ -1,7 +1,7 @@
 """Renamed tables keep their directory in a target, with the rows that they had."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,6 @@ from kit.icebergcatalog import in_a_file
 from kit.renames import APPLY, CASES, OTHER, RENAMED, A, Source, State, in_steps, renamed, row
 
 from gaussdecode.errors import ConfigError
-from gaussdecode.model.landing import EntryKind
-from gaussdecode.model.lsn import Lsn
-from gaussdecode.model.quarantine import Quarantine
 from gaussdecode.spark.log.landing import Landing
 from gaussdecode.spark.log.masks import read_masks
 from gaussdecode.spark.maintain.status import status
@@ -383,114 +380,6 @@ def test_a_former_name_that_is_let_go_empties_nobody_else(source: Source) -> Non
     source.land(row(3, "u"))
     assert source.apply(APPLY).stopped == {}
     assert source.state() == RENAMED
-
-
-def quarantine(source: Source) -> None:
-    """The table t stops."""
-    held = Quarantine("public.t", "public", "t", OID, Lsn(source.lsn), "a row is damaged")
-    source.writer.entry(EntryKind.QUARANTINE, source.lsn, extra=held.to_extra())
-
-
-def in_turn(
-    source: Source, steps: Sequence[Sequence[Any]], on_ddl: str, *, is_together: bool
-) -> None:
-    """Land steps, the last but one as a snapshot; apply after each, or once at the end."""
-    for number, items in enumerate(steps, 2 - len(steps)):
-        more: dict[str, Any] = {} if number else {"op": "R", "snapshot": {"oid": OID}}
-        source.land(*items, **more)
-        if not is_together:
-            assert source.apply(on_ddl).stopped == {}
-    source.apply(on_ddl)
-
-
-def in_quarantine(source: Source) -> dict[str, int]:
-    """Tables that the target says are."""
-    database = Target(source.target).database()
-    assert database is not None
-    return database.quarantined
-
-
-@pytest.mark.parametrize("is_together", [True, False])
-def test_a_table_that_exchanged_names_with_one_in_quarantine_loses_no_row(
-    source: Source, *, is_together: bool
-) -> None:
-    """What is held back is held back by OID."""
-    source.land(row(2, "u", OTHER))
-    source.apply(APPLY)
-    quarantine(source)
-    exchange = [renamed("x"), renamed("t", OTHER), renamed("u")]
-    steps: list[list[Any]] = [
-        exchange,
-        [row(4, "t", OTHER)],
-        [row(5, "u")],
-        [row(6, "u"), row(7, "t", OTHER)],
-    ]
-    in_turn(source, steps, APPLY, is_together=is_together)
-    assert in_quarantine(source) == {}
-    assert source.state() == {"public.t": ("public.u", [5, 6]), "public.u": ("public.t", [2, 4, 7])}
-
-
-@pytest.mark.parametrize("is_together", [True, False])
-def test_a_new_table_with_the_name_of_one_in_quarantine_loses_no_row(
-    source: Source, *, is_together: bool
-) -> None:
-    """It has a directory of its own from its first row on."""
-    source.apply(APPLY)
-    quarantine(source)
-    steps: list[list[Any]] = [
-        [renamed("u")],
-        [row(4, "t", OTHER)],
-        [row(5, "u")],
-        [row(7, "t", OTHER)],
-    ]
-    in_turn(source, steps, APPLY, is_together=is_together)
-    assert in_quarantine(source) == {}
-    other = f"public.t_{OTHER}"
-    assert source.state() == {"public.t": ("public.u", [5]), other: ("public.t", [4, 7])}
-
-
-@pytest.mark.parametrize("is_together", [True, False])
-def test_a_quarantine_stays_where_rows_of_another_table_were_held_back(
-    source: Source, *, is_together: bool
-) -> None:
-    """By default a directory is for a name: a snapshot of the name brings them."""
-    source.apply()
-    quarantine(source)
-    steps: list[list[Any]] = [
-        [renamed("u")],
-        [row(4, "t", OTHER)],
-        [row(5, "u")],
-        [row(7, "t", OTHER)],
-    ]
-    in_turn(source, steps, "rename-table=ignore", is_together=is_together)
-    assert in_quarantine(source) == {"public.t": 2}
-    assert source.state() == {"public.t": ("public.t", [1]), "public.u": ("public.u", [5])}
-    source.land(row(4, "t", OTHER), row(7, "t", OTHER), op="R", snapshot={"oid": OTHER})
-    source.land(row(8, "t", OTHER))
-    assert source.apply().quarantined == {}
-    assert source.state()["public.t"] == ("public.t", [4, 7, 8])
-
-
-def test_a_quarantine_ends_with_a_snapshot_under_the_name_of_now(source: Source) -> None:
-    """The entry names the directory of then."""
-    source.apply(APPLY)
-    quarantine(source)
-    source.land(renamed("u"))
-    assert source.apply(APPLY).quarantined == {"public.t": 2}
-    source.land(row(5, "u"), op="R", snapshot={"oid": OID})
-    assert source.apply(APPLY).quarantined == {}
-    assert source.state() == {"public.t": ("public.u", [5])}
-
-
-def test_a_quarantine_does_not_end_with_an_oid_of_another_epoch(source: Source) -> None:
-    """After a restore it is another table's."""
-    source.apply(APPLY)
-    quarantine(source)
-    source.writer.epoch += 1
-    source.land(row(5, "u"), op="R", snapshot={"oid": OID})
-    assert source.apply(APPLY).quarantined == {"public.t": 2}
-    source.land(row(6), op="R", snapshot={"oid": OTHER})
-    assert source.apply(APPLY).quarantined == {}
 
 
 def test_apply_alone_is_not_for_renames() -> None:

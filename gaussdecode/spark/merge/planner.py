@@ -282,7 +282,8 @@ def _note(plan: Plan, entry: CommitEntry, landing: Landing, routes: Routes) -> N
         plan.suspects.append(entry.n)
     if entry.kind is EntryKind.QUARANTINE:
         for table in entry.extra["tables"]:
-            if plan.quarantined.setdefault(table, entry.n) == entry.n:
+            if table not in plan.quarantined or _is_of_another(plan, table, entry, landing):
+                plan.quarantined[table] = entry.n
                 _shut(plan, table, entry, landing, routes)
     for table in {*ended_by(entry), *_renamed_ones(plan, entry)} & plan.quarantined.keys():
         del plan.quarantined[table]
@@ -293,6 +294,13 @@ def _note(plan: Plan, entry: CommitEntry, landing: Landing, routes: Routes) -> N
         plan.commit_time = max(plan.commit_time or entry.commit_time, entry.commit_time)
     where = landing.position(entry)
     plan.position = (where.epoch, where.lsn, where.csn)
+
+
+def _is_of_another(plan: Plan, table: str, entry: CommitEntry, landing: Landing) -> bool:
+    """Whether a quarantine is of another table than the one that stopped under the name before."""
+    oid = 0 if landing.has_several else int(entry.extra.get("oid") or 0)
+    now = landing.position(entry).epoch, oid
+    return bool(oid) and plan.known.get(table, now) != now
 
 
 def _shut(

@@ -146,12 +146,17 @@ class Routes:
     def shut(self, name: str, oid: int) -> None:
         """Let no other table take the directory of one in quarantine.
 
+        It may have none, and a name that is another table's until the stream tells of the rename.
+
         Args:
             name: its directory in the landing as it stopped.
             oid: its OID; 0 if unknown.
         """
         found = self._by_oid.get(oid, []) if oid and self._is_active else []
-        self._shut[name] = found[0] if len(found) == 1 else self.named(name)
+        table = found[0] if len(found) == 1 else self.named(name)
+        home = self._homes.get(table) if self._is_active and oid else None
+        if home is None or home.oid in (0, oid):
+            self._shut[name] = table
 
     def open(self, name: str) -> None:
         """The quarantine is over."""
