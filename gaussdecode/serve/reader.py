@@ -23,7 +23,7 @@ from gaussdecode.errors import LandingError
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind, LandingFile, SourcePosition
 from gaussdecode.model.lsn import Lsn
-from gaussdecode.model.quarantine import Quarantine, ended_by
+from gaussdecode.model.quarantine import Quarantine, ended_by, epoch_of, oids_read_by
 from gaussdecode.model.title import table_title
 from gaussdecode.serve.block import (
     MESSAGES,
@@ -116,7 +116,7 @@ class LandingReader:
         # For quarantines: those that are over, with their ends, and the others.
         self._looked_until = 0
         self._quarantines: list[tuple[CommitEntry, int]] = []
-        self._open: dict[str, CommitEntry] = {}
+        self._open: list[CommitEntry] = []
         self._snapshots: list[
             tuple[int, SourcePosition]
         ] = []  # numbers, and positions of their rows
@@ -285,15 +285,16 @@ class LandingReader:
         with self._looking:  # clients begin in several threads
             first = max(self._looked_until, self.landing.first_n)
             for entry in self.landing.entries(first, last):
-                for table in ended_by(entry) & self._open.keys():
-                    self._quarantines.append((self._open.pop(table), entry.n))
+                ended = [of for of in self._open if self._ends(entry, of)]
+                self._open = [of for of in self._open if of not in ended]
+                self._quarantines += [(of, entry.n) for of in ended]
                 if entry.kind is EntryKind.QUARANTINE:
-                    self._open.setdefault(Quarantine.from_extra(entry.extra).table, entry)
+                    self._open.append(entry)
                 if self.has_snapshot(entry):
                     said = entry.extra["snapshot"]
                     self._snapshots.append((entry.n, SourcePosition(said["epoch"], 0, said["lsn"])))
             self._looked_until = max(self._looked_until, last + 1)
-            held = [*self._quarantines, *((of, last + 1) for of in self._open.values())]
+            held = [*self._quarantines, *((of, last + 1) for of in self._open)]
         for entry, end in held:
             if entry.n < position.n <= end:
                 self.check(entry)
@@ -335,10 +336,18 @@ class LandingReader:
         """What to do about a table in quarantine."""
         over = "Take a snapshot of the table with the daemon, or leave the table out of what this client asks for."
         for later in self.landing.entries(entry.n + 1, self.landing.last_n):
-            if table.table in ended_by(later):
+            if self._ends(later, entry):
                 over = f"A snapshot (entry {later.n}) has the table again: read it anew on the client's side."
                 return f"{over} {self._move_past(later)}"
         return f"{over} Then try again: the error says where to move the slot."
+
+    def _ends(self, later: CommitEntry, entry: CommitEntry) -> bool:
+        """Whether an entry has a table whole that another one put in quarantine, perhaps under a new name."""
+        table = Quarantine.from_extra(entry.extra)
+        if table.table in ended_by(later):
+            return True
+        is_of_one = not self.landing.has_several
+        return is_of_one and table.oid in oids_read_by(later, epoch_of(entry))
 
     def _concerns(self, entry: CommitEntry) -> bool:
         if entry.extra.get("is_any_table") or not entry.extra.get("tables"):

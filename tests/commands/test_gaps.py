@@ -161,6 +161,30 @@ def test_a_renamed_table_is_whole_with_a_snapshot_under_its_name_of_now(
     log.close()
 
 
+def test_a_snapshot_of_another_table_ends_the_former_name_alone(
+    log: CommitLog, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The daemon has said that the table stands still under its name of now."""
+
+    def unanswered(*names: str, **snapshots: int) -> list[str]:
+        for name in names:
+            of = Quarantine(f"public.{name}", "public", name, 7, Lsn(0x100), "a row is damaged")
+            commit(log, EntryKind.QUARANTINE, **of.to_extra())
+        for name, oid in snapshots.items():
+            record = {"where": None, "since_n": log.next_n - 1, "oid": oid}
+            said = {"epoch": 1, "lsn": 0x200, "tables": {f"public.{name}": record}}
+            commit(log, EntryKind.SNAPSHOT, snapshot=said)
+        main(["gaps", "--json", "--unaccepted", str(tmp_path / "landing")])
+        lines = capsys.readouterr().out.splitlines()
+        return [table for line in lines for table in json.loads(line)["tables"]]
+
+    assert unanswered("a", "b", a=8) == ["public.b"]
+    assert unanswered("b") == ["public.b", "public.b"]  # said again after a kill
+    assert unanswered("c", b=8) == ["public.c"]
+    assert unanswered("d", c=8, d=7) == []
+    log.close()
+
+
 def test_an_oid_of_another_epoch_is_another_table(
     log: CommitLog, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

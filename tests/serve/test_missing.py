@@ -156,6 +156,59 @@ def test_open_quarantine(tmp_path: Path) -> None:
     reader.check_start(ReadPosition(len(changed), 1, 0))
 
 
+def _whole_again(name: str, oid: int, like: CommitEntry) -> CommitEntry:
+    """A snapshot of a table."""
+    record = {"where": None, "since_n": AT, "oid": oid}
+    said = {"epoch": 1, "lsn": _lsn(like), "tables": {f"public.{name}": record}}
+    return rechained.note(like, EntryKind.SNAPSHOT, {"snapshot": said})
+
+
+def _begins(root: Path, name: str) -> str:
+    """Why a client that wants a table cannot begin at the end; empty where it can."""
+    reader = LandingReader(root, wanted=lambda _, of: of == name)
+    try:
+        reader.check_start(dataclasses.replace(reader.end(), n=reader.landing.last_n + 1))
+    except ServeError as error:
+        return f"{error} {error.hint}"
+    return ""
+
+
+def test_a_snapshot_under_the_name_of_now_ends_a_quarantine(tmp_path: Path) -> None:
+    """A client that wants the former name, too, may begin after it; one within is told of it."""
+    root = unpack_landing(tmp_path)
+    entries = _quarantine(rechained.read(root), is_over=False)
+    last = entries[-1]
+    rechained.write(root, [*entries, _whole_again("renamed", 8, last)])
+    assert "orders do not land" in _begins(root, "orders")
+    rechained.write(root, [*entries, _whole_again("renamed", 1, last)])
+    assert _begins(root, "orders") == ""
+    with pytest.raises(ServeError, match="orders do not land") as caught:
+        LandingReader(root).check_start(ReadPosition(AT + 1, 1, 0))
+    assert caught.value.hint is not None
+    assert f"entry {len(entries)}" in caught.value.hint
+
+
+def test_a_snapshot_of_another_table_ends_the_former_name_alone(tmp_path: Path) -> None:
+    """The table in quarantine and another one exchanged their names; then both were in quarantine."""
+    root = unpack_landing(tmp_path)
+    entries = _quarantine(rechained.read(root), is_over=False)
+    last = entries[-1]
+    held = Quarantine("public.renamed", "public", "renamed", 1, Lsn(_lsn(last)), "out of range")
+    moved = rechained.note(last, EntryKind.QUARANTINE, held.to_extra())
+    healthy = _whole_again("orders", 8, last)
+    rechained.write(root, [*entries, moved, healthy])
+    assert _begins(root, "orders") == ""
+    assert "renamed do not land" in _begins(root, "renamed")
+    own = _whole_again("renamed", 1, last)
+    rechained.write(root, [*entries, moved, healthy, own])
+    assert _begins(root, "orders") == _begins(root, "renamed") == ""
+    other = Quarantine("public.orders", "public", "orders", 8, Lsn(_lsn(last)), "out of range")
+    both = [*entries, moved, rechained.note(last, EntryKind.QUARANTINE, other.to_extra())]
+    rechained.write(root, [*both, own])
+    assert _begins(root, "renamed") == ""
+    assert "orders do not land" in _begins(root, "orders")
+
+
 def test_advance_passes_one_epoch_at_a_time(tmp_path: Path) -> None:
     """An LSN that a later epoch has too is of the slot's own, and after its end of the next one."""
     root = unpack_landing(tmp_path)
