@@ -50,8 +50,8 @@ from gaussdecode.snapshot.choice import (
 )
 from gaussdecode.snapshot.doubts import Doubts, answered
 from gaussdecode.snapshot.dropped import EVERY_SOURCE, REFUSED, let_go
+from gaussdecode.snapshot.following import follow_names
 from gaussdecode.snapshot.item import Context, Progress, Wanted, title_of
-from gaussdecode.snapshot.renames import followed, missed
 from gaussdecode.snapshot.tools import Tools
 from gaussdecode.source.coverage import listing
 from gaussdecode.source.export import PublishedTable
@@ -285,15 +285,7 @@ class Snapshotter:
 
     def _follow_names(self, published: dict[str, PublishedTable]) -> None:
         """Write down of which tables changes are missed now, and what goes along with renamed ones."""
-        store = self._tools.store
-        oids = {title: table.oid for title, table in published.items()}
-        last = self._tools.log.next_n - 1
-        records = missed(store.ledger(), oids, last)
-        if records:
-            store.note(records)
-        records = followed(store.ledger(), oids, last)
-        if records:
-            store.note(records)
+        follow_names(self._tools, {title: table.oid for title, table in published.items()})
 
     def _give_up_stopped(self) -> None:
         """Forget what was begun of tables that have stopped since; who asked for it has waited."""

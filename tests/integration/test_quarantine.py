@@ -52,6 +52,13 @@ def _ids(daemon: Daemon, table: str) -> list[int]:
     return [of.new["id"] for of in landed.effective() if of.schema.table == ("public", table)]
 
 
+def _open_quarantines(daemon: Daemon) -> list[str]:
+    """Tables that `gaps` says are in quarantine."""
+    lines = _command("gaps", "--json", "--unaccepted", str(daemon.root)).stdout.splitlines()
+    said = [json.loads(line) for line in lines]
+    return [table for of in said if of["kind"] == "quarantine" for table in of["tables"]]
+
+
 @pytest.mark.parametrize("decoders", [1, 2])
 def test_the_table_is_named_with_both_ways_out(
     decoders: int, database_15: Database, make_daemon: MakeDaemon
@@ -164,6 +171,7 @@ def test_a_healthy_table_that_exchanges_its_name_with_it_goes_on(
 
     wait_until(lambda: records()["public.sick"].get("state") == "done", "rows under the new name")
     assert records()["public.late"]["state"] == "quarantined"
+    assert _open_quarantines(daemon) == ["public.late"]  # the snapshot ended the former name alone
     assert daemon.stop() == 0
     daemon.start()
     daemon.wait_for_state("streaming")
@@ -175,6 +183,8 @@ def test_a_healthy_table_that_exchanges_its_name_with_it_goes_on(
     assert asked.returncode == 0, asked.stderr
     assert daemon.stop() == 0
     assert sorted(_ids(daemon, "late")) == [1, 2, 3, 4]
+    assert _open_quarantines(daemon) == []
+    assert _command("verify", str(daemon.root)).returncode == 0
     proxy.close()
 
 

@@ -2,7 +2,7 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,15 +26,18 @@ from gaussdecode.errors import (
     WireError,
 )
 from gaussdecode.land.entry_steps import Draft
-from gaussdecode.land.snapshots import SnapshotStore
+from gaussdecode.land.snapshots import WHY_STOPPED, SnapshotStore
+from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind, SourcePosition
 from gaussdecode.model.lsn import Lsn
+from gaussdecode.model.quarantine import Quarantine
 from gaussdecode.model.seal import sealed
 from gaussdecode.settings.landing_sections import LandingConfig
 from gaussdecode.settings.rules import SourceKind
 from gaussdecode.settings.sections import Config, MonitoringConfig, RingConfig
 from gaussdecode.settings.source_sections import DecodingConfig, SourceConfig
 from gaussdecode.snapshot import attempts
+from gaussdecode.snapshot.choice import QUARANTINED, RENAMED
 from gaussdecode.snapshot.item import Progress, Wanted
 from gaussdecode.snapshot.snapshotter import Snapshotter
 from gaussdecode.source.export import PublishedTable, TableChangedError
@@ -44,6 +47,36 @@ BAD, GOOD = "public.bad", "public.good"
 
 def _table(title: str) -> PublishedTable:
     return PublishedTable("public", title.rpartition(".")[2], 1, False, "d", None)
+
+
+class _Gate:
+    """Of a collector that is always there."""
+
+    is_attended = True
+
+    def hold(self, _: object) -> object:
+        return None
+
+    def run(self, _: object, act: Callable[[Any], None]) -> None:
+        act(SimpleNamespace(generation=1))
+
+    def release(self, _: object) -> None:
+        pass
+
+
+class _Writer:
+    """It commits at once, and notes what the ledger had then."""
+
+    def __init__(self, run: "_Run") -> None:
+        self._run = run
+        self.ledgers: list[dict[str, Any]] = []
+
+    def intake_of(self, _: int) -> Any:
+        return SimpleNamespace(drain=lambda: None, insert=self._insert)
+
+    def _insert(self, draft: Draft, _: object) -> CommitEntry:
+        self.ledgers.append(self._run.store.ledger())
+        return self._run.log.commit(draft)
 
 
 class _Run:
@@ -63,8 +96,16 @@ class _Run:
             monitoring=MonitoringConfig(),
         )
         context: Any = SimpleNamespace(
-            source=None, log=log, snapshots=self.store, table_filter=None
+            source=None,
+            log=log,
+            snapshots=self.store,
+            table_filter=None,
+            gate=_Gate(),
+            writer=_Writer(self),
+            snapshot_landed=lambda _: None,
+            is_left_to_first=lambda *_: False,
         )
+        self.writer = context.writer
         self.snapshotter = Snapshotter(config, context, lambda: None)
         self.taken: list[str] = []
 
@@ -320,3 +361,71 @@ def test_a_snapshot_before_a_quarantine_does_not_end_it(monkeypatch: pytest.Monk
     run.log.commit(Draft(kind=EntryKind.SNAPSHOT, extra=extra))
     run.snapshotter._tools.finish_earlier()
     assert run.store.ledger()[BAD]["state"] == "done"
+
+
+ILL: dict[str, Any] = {
+    "state": QUARANTINED,
+    "oid": 1,
+    "reason": "bad",
+    WHY_STOPPED: "after 0/B: bad",
+}
+NEW = "public.new"
+HELD = Quarantine(BAD, "public", "bad", 1, Lsn(11), "a value")
+
+
+def _in_quarantine(run: _Run) -> None:
+    run.log.commit(Draft(kind=EntryKind.GENESIS, position=SourcePosition(0, 1, 10)))
+    run.log.commit(Draft(kind=EntryKind.QUARANTINE, extra=HELD.to_extra()))
+
+
+def _said(run: _Run) -> list[Quarantine]:
+    """Quarantines of the log, without the first."""
+    entries = run.log.iterate(2, run.log.next_n - 1)
+    return [Quarantine.from_extra(of.extra) for of in entries if of.kind is EntryKind.QUARANTINE]
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_quarantine_is_said_of_the_name_of_now(
+    monkeypatch: pytest.MonkeyPatch, *, is_known: bool
+) -> None:
+    """In the log, and before the ledger; once. Retention may have removed the entry before."""
+    run = _Run(monkeypatch, ValueError())
+    _in_quarantine(run)
+    ill = ILL if is_known else {**ILL, "oid": 3}
+    run.store.note({BAD: ill, GOOD: {"state": "done", "oid": 2}})
+    published = {GOOD: ill["oid"], BAD: 2}
+    tables = {
+        title: dataclasses.replace(_table(title), oid=oid) for title, oid in published.items()
+    }
+    for _ in range(2):
+        run.snapshotter._follow_names(tables)
+    (said,) = _said(run)
+    if is_known:
+        assert said == dataclasses.replace(HELD, table=GOOD, name="good")
+    else:
+        assert said == Quarantine(GOOD, "public", "good", 3, Lsn(0), "after 0/B: bad")
+    assert run.writer.ledgers[0][BAD] == ill
+    states = {title: of["state"] for title, of in run.store.ledger().items()}
+    assert states == {BAD: RENAMED, GOOD: QUARANTINED}
+
+
+def test_where_the_session_ends_a_quarantine_stays_at_its_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The next round says it."""
+    run = _Run(monkeypatch, ValueError())
+    _in_quarantine(run)
+    run.store.note({BAD: ILL})
+    subject: Any = run.snapshotter
+
+    def lose(*_: object) -> None:
+        raise HoldLostError("the session ended")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(subject._context.gate, "run", lose)
+        with pytest.raises(HoldLostError):
+            subject._follow_names({NEW: _table(NEW)})
+    assert run.store.ledger() == {BAD: ILL}
+    subject._follow_names({NEW: _table(NEW)})
+    assert [of.title for of in _said(run)] == [NEW]
+    assert run.store.ledger()[NEW]["state"] == QUARANTINED
