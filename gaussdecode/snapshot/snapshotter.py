@@ -201,8 +201,8 @@ class Snapshotter:
         }
         self._unlisted = found.keys() - published.keys()
         self._listed_at = time.monotonic()
-        self._forget_others(published)
         self._follow_names(published)
+        self._forget_others(published)
         self._give_up_stopped()
         if is_in_doubt:
             self._order(published)
@@ -478,8 +478,10 @@ class Snapshotter:
         progress = self._progress.setdefault(title, Progress())
         progress.state, progress.reason = "failed", f"{reason}; to try again: {command}"
         last = self._tools.log.next_n - 1
-        request = self._tools.store.ledger().get(title, {}).get("request")
-        record = {"state": "failed", "reason": reason, "n": last, "request": request}
+        known = self._tools.store.ledger().get(title, {})
+        record = {"state": "failed", "reason": reason, "n": last, "request": known.get("request")}
+        if known.get("oid"):
+            record["oid"] = known["oid"]
         self._tools.store.note({title: record})
         named = title_of(self._source, title)
         _log.error(Event.SNAPSHOT_FAILED, table=named, reason=reason, retry=command)

@@ -429,3 +429,40 @@ def test_where_the_session_ends_a_quarantine_stays_at_its_name(
     subject._follow_names({NEW: _table(NEW)})
     assert [of.title for of in _said(run)] == [NEW]
     assert run.store.ledger()[NEW]["state"] == QUARANTINED
+
+
+def _round(run: _Run, monkeypatch: pytest.MonkeyPatch, *titles: str) -> None:
+    """A round in which tables of OID 1 are published."""
+    subject: Any = run.snapshotter
+    reader = SimpleNamespace(published=lambda: [_table(title) for title in titles])
+    monkeypatch.setattr(subject._tools, "reader", lambda: contextlib.nullcontext(reader))
+    monkeypatch.setattr(subject, "_missing", lambda *_: [])
+    monkeypatch.setattr(subject, "_landing_now", lambda wanted: wanted)
+    subject._round()
+
+
+def test_a_table_in_quarantine_that_was_asked_for_is_renamed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The wish goes along; it has not failed."""
+    run = _Run(monkeypatch, ValueError())
+    _in_quarantine(run)
+    run.store.note({BAD: {"state": "asked", "oid": 1, "n": 1, WHY_STOPPED: "bad"}})
+    _round(run, monkeypatch, NEW)
+    ledger = run.store.ledger()
+    assert (ledger[NEW]["state"], ledger[NEW]["oid"]) == ("asked", 1)
+    assert "state" not in ledger[BAD]
+    assert [of.title for of in _said(run)] == [NEW]
+
+
+def test_a_table_that_failed_is_still_known_by_its_oid(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its quarantine goes along when it is published again, under another name."""
+    run = _Run(monkeypatch, ValueError())
+    _in_quarantine(run)
+    run.store.note({BAD: {"state": "asked", "oid": 1, "n": 1, WHY_STOPPED: "bad"}})
+    _round(run, monkeypatch)
+    assert run.store.ledger()[BAD]["state"] == "failed"
+    run.store.ask({"table": NEW, "where": None})
+    monkeypatch.setattr(run.snapshotter._attempts, "take", lambda _: None)
+    _round(run, monkeypatch, NEW)
+    assert run.store.ledger()[NEW][WHY_STOPPED] == "bad"
