@@ -6,6 +6,7 @@ are complete up to the position; all others go on.
 """
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Any, Final, Self
 
 from gaussdecode.model.entry import CommitEntry
@@ -75,6 +76,12 @@ class Quarantine:
             )
         except (KeyError, TypeError) as error:
             raise ValueError(f"not a quarantine: {error}") from error
+
+
+def stopped_by(entries: Iterable[CommitEntry]) -> set[str]:
+    """Directories of the tables that entries put in quarantine."""
+    stopped = (of.extra["tables"] for of in entries if of.kind is EntryKind.QUARANTINE)
+    return {table for tables in stopped for table in tables}
 
 
 def ended_by(entry: CommitEntry) -> set[str]:

@@ -6,7 +6,7 @@ Knows the source and the landing. Other modules decide which tables are wanted.
 import contextlib
 import datetime as dt
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import Final
 
 from gaussdecode.collect import keyset
@@ -23,6 +23,7 @@ from gaussdecode.model.columns import Known, Placed
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind
 from gaussdecode.model.names import safe_columns
+from gaussdecode.model.quarantine import stopped_by
 from gaussdecode.model.title import table_title
 from gaussdecode.settings.sections import Config
 from gaussdecode.snapshot.file import Stamp
@@ -248,27 +249,41 @@ class Tools:
             for entry in log.iterate(first, log.next_n - 1):
                 tables = entry.extra.get("snapshot", {}).get("tables", {})
                 if self._is_ours(entry) and directory in tables:
-                    self.note_done(entry)
+                    after = log.iterate(entry.n + 1, log.next_n - 1)
+                    self.note_done(entry, stopped=stopped_by(after))
                     store.drop(directory)
                     break
         last = log.next_n - 1
-        for entry in log.iterate(max(last - 8, log.floor + 1), last):
+        recent = list(log.iterate(max(last - 8, log.floor + 1), last))
+        for entry in recent:
             if self._is_ours(entry):
-                self.note_done(entry)
+                later = [of for of in recent if of.n > entry.n]
+                self.note_done(entry, stopped=stopped_by(later))
 
     def _is_ours(self, entry: CommitEntry) -> bool:
         """Whether an entry has tables of this source that were read."""
         return entry.kind is EntryKind.SNAPSHOT and entry.extra.get("source") == self.context.source
 
-    def note_done(self, entry: CommitEntry, noted: Mapping[str, object] | None = None) -> None:
-        """Record that the tables of an entry are done."""
+    def note_done(
+        self,
+        entry: CommitEntry,
+        noted: Mapping[str, object] | None = None,
+        stopped: Container[str] = (),
+    ) -> None:
+        """Record that the tables of an entry are done.
+
+        Args:
+            entry: of a snapshot.
+            noted: records for the ledger, besides.
+            stopped: directories of tables that went into quarantine after the entry.
+        """
         said = entry.extra["snapshot"]
         ledger = self.store.ledger()
         found: dict[str, Json] = {}
-        for record in said["tables"].values():
+        for directory, record in said["tables"].items():
             title = table_title(record["schema"], record["name"])
             known = ledger.get(title, {})
-            if known.get("n", -1) >= entry.n:
+            if known.get("n", -1) >= entry.n or directory in stopped:
                 continue
             done = {"state": "done", "n": entry.n, "lsn": said["lsn"], "rows": record["rows"]}
             found[title] = {**done, "oid": record["oid"], "request": known.get("request")}

@@ -466,3 +466,21 @@ def test_a_table_that_failed_is_still_known_by_its_oid(monkeypatch: pytest.Monke
     monkeypatch.setattr(run.snapshotter._attempts, "take", lambda _: None)
     _round(run, monkeypatch, NEW)
     assert run.store.ledger()[NEW][WHY_STOPPED] == "bad"
+
+
+@pytest.mark.parametrize("is_begun", [True, False])
+def test_a_record_without_a_number_is_older_than_the_quarantine(
+    monkeypatch: pytest.MonkeyPatch, *, is_begun: bool
+) -> None:
+    """Versions before noted none: the log tells that the snapshot was before."""
+    run = _Run(monkeypatch, ValueError())
+    run.log.commit(Draft(kind=EntryKind.GENESIS, position=SourcePosition(0, 1, 10)))
+    if is_begun:
+        _begun(run)
+    said = {"schema": "public", "name": "bad", "oid": 1, "rows": 4, "where": None}
+    extra = {"snapshot": {"epoch": 0, "lsn": 10, "tables": {BAD: said}}}
+    run.log.commit(Draft(kind=EntryKind.SNAPSHOT, extra=extra))
+    run.log.commit(Draft(kind=EntryKind.QUARANTINE, extra=HELD.to_extra()))
+    run.store.note({BAD: ILL})
+    run.snapshotter._tools.finish_earlier()
+    assert run.store.ledger()[BAD] == ILL
