@@ -363,12 +363,7 @@ def test_a_snapshot_before_a_quarantine_does_not_end_it(monkeypatch: pytest.Monk
     assert run.store.ledger()[BAD]["state"] == "done"
 
 
-ILL: dict[str, Any] = {
-    "state": QUARANTINED,
-    "oid": 1,
-    "reason": "bad",
-    WHY_STOPPED: "after 0/B: bad",
-}
+ILL: dict[str, Any] = {"state": QUARANTINED, "oid": 1, "reason": "bad", WHY_STOPPED: "bad"}
 NEW = "public.new"
 HELD = Quarantine(BAD, "public", "bad", 1, Lsn(11), "a value")
 
@@ -403,7 +398,7 @@ def test_a_quarantine_is_said_of_the_name_of_now(
     if is_known:
         assert said == dataclasses.replace(HELD, table=GOOD, name="good")
     else:
-        assert said == Quarantine(GOOD, "public", "good", 3, Lsn(0), "after 0/B: bad")
+        assert said == Quarantine(GOOD, "public", "good", 3, Lsn(0), "bad")
     assert run.writer.ledgers[0][BAD] == ill
     states = {title: of["state"] for title, of in run.store.ledger().items()}
     assert states == {BAD: RENAMED, GOOD: QUARANTINED}
@@ -429,6 +424,24 @@ def test_where_the_session_ends_a_quarantine_stays_at_its_name(
     subject._follow_names({NEW: _table(NEW)})
     assert [of.title for of in _said(run)] == [NEW]
     assert run.store.ledger()[NEW]["state"] == QUARANTINED
+
+
+def test_a_kill_between_log_and_ledger_has_it_said_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is lost, and what is said twice ends at once."""
+    run = _Run(monkeypatch, ValueError())
+    _in_quarantine(run)
+    run.store.note({BAD: ILL})
+
+    def die(_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run.store, "note", die)
+        with pytest.raises(KeyboardInterrupt):
+            run.snapshotter._follow_names({NEW: _table(NEW)})
+    run.snapshotter._follow_names({NEW: _table(NEW)})
+    one = dataclasses.replace(HELD, table=NEW, name="new")
+    assert _said(run) == [one, one]
 
 
 def _round(run: _Run, monkeypatch: pytest.MonkeyPatch, *titles: str) -> None:
