@@ -1,8 +1,9 @@
 """Decide when the next session begins, after one that failed.
 
-The wait doubles each time, with jitter, and begins anew once a session has lasted. Where a log-in is refused
-the waits are longer, and end when the password or a file of the certificate is changed. A GaussDB locks an
-account after ten wrong passwords: there a wrong one waits for that change alone.
+The wait doubles each time, with jitter, and begins anew once a session has streamed for a while.
+Where a log-in is refused the waits are longer, and end when the password or a file of the
+certificate is changed. A GaussDB locks an account after ten wrong passwords: there a wrong one waits
+for that change alone.
 """
 
 import math
@@ -49,7 +50,7 @@ class Backoff:
         self._next = first
 
     def next_wait(self, lasted: float) -> float:
-        """Seconds to wait after a session that lasted so many seconds."""
+        """Seconds to wait after a session that streamed for so many seconds."""
         if lasted >= _LASTED_SECONDS:
             self._next = self._first
         wait = self._next
@@ -67,25 +68,22 @@ class Retry:
         self._login_backoff = Backoff(
             _LOGIN_FACTOR * source.retry_first, _LOGIN_FACTOR * source.retry_max
         )
-        self._began = 0.0
+        self._streams_since: float | None = None
         self._shown: list[tuple[object, ...]] = []
 
     def begin(self) -> None:
         """A session begins."""
-        self._began = time.monotonic()
+        self._streams_since = None
         self._shown = self._credentials()
 
-    def wait_after(
-        self, error: GaussDecodeError, *, is_made: bool = True
-    ) -> tuple[float, Callable[[], bool]]:
-        """Seconds to wait after a session that ended in an error, and what ends the wait before; logs them.
+    def streams(self) -> None:
+        """It streams: before that it has not lasted, however long the attempt took."""
+        self._streams_since = time.monotonic()
 
-        Args:
-            error: why it ended.
-            is_made: whether there was a session: one that could not be made has not lasted, however long
-                the attempt took.
-        """
-        reason, lasted = error_text(error), time.monotonic() - self._began if is_made else 0.0
+    def wait_after(self, error: GaussDecodeError) -> tuple[float, Callable[[], bool]]:
+        """Seconds to wait after a session that ended in an error, and what ends the wait before; logs them."""
+        since = self._streams_since
+        reason, lasted = error_text(error), 0.0 if since is None else time.monotonic() - since
         if not isinstance(error, LoginRefusedError):
             wait = self._backoff.next_wait(lasted)
             _log.warning(Event.SESSION_RETRYING, reason=reason, wait_seconds=round(wait, 2))

@@ -317,7 +317,7 @@ class Supervisor:
             except LoginRefusedError as refused:
                 if not self._was_let_in(pipeline):
                     raise
-                self._wait(refused, is_made=False)  # a file is being changed
+                self._wait(refused)  # a file is being changed
                 continue
             self._running.session = session
             if self._choice is not None:
@@ -405,6 +405,7 @@ class Supervisor:
 
     def _on_streaming(self) -> None:
         self._has_streamed = True
+        self._retry.streams()
         self._set_state("streaming")
         self._acts.has_begun()
 
@@ -412,13 +413,13 @@ class Supervisor:
         """Whether the server has let us in before, now or in an earlier process."""
         return self._has_streamed or pipeline.landed.durable.entry > 0
 
-    def _wait(self, error: GaussDecodeError, *, is_made: bool = True) -> None:
+    def _wait(self, error: GaussDecodeError) -> None:
         """Wait before the next session, after one that ended in an error."""
         if self._acts.has_failed(error):
             return  # nobody waits: the former configuration comes next
         reason, guard = error_text(error), self._running.guard
         self._set_state("retrying", reason)
-        seconds, is_over = self._retry.wait_after(error, is_made=is_made)
+        seconds, is_over = self._retry.wait_after(error)
         if guard is not None and isinstance(error, LoginRefusedError):
             guard.login_refusal = reason
         self._pass_time(seconds, is_over)

@@ -37,10 +37,9 @@ def test_jitter_never_exceeds_the_wait() -> None:
     assert 1.0 <= min(waits) < max(waits) <= 2.0
 
 
-def test_an_attempt_at_a_session_is_no_session_that_lasted(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A log-in is refused as the session is made, after a minute of slow names: waits go on growing."""
+@pytest.fixture
+def supervisor() -> Supervisor:
+    """It has been let in before."""
     config = Config(
         path=Path("orders.yaml"),
         slot="orders",
@@ -53,12 +52,22 @@ def test_an_attempt_at_a_session_is_no_session_that_lasted(
         monitoring=MonitoringConfig(),
     )
     notifier: Any = SimpleNamespace(status=lambda _: None, stopping=lambda _: None)
-    supervisor = Supervisor(config, notifier)
-    supervisor._has_streamed = True
+    made = Supervisor(config, notifier)
+    made._has_streamed = True
+    return made
+
+
+@pytest.mark.parametrize(("streams", "wanted"), [(False, [5, 10, 20]), (True, [5, 5, 5])])
+def test_an_attempt_at_a_session_is_no_session_that_lasted(
+    supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch, wanted: list[float], *, streams: bool
+) -> None:
+    """Its reader's log-in is refused after a minute of slow names: waits go on growing."""
     monkeypatch.setattr(supervisor._retry._login_backoff, "_jitter", lambda: 1.0)
     now, waits = [0.0], []
 
-    def refuse(*_: object) -> None:
+    def run() -> None:
+        if streams:
+            supervisor._on_streaming()
         now[0] += 61.0
         raise LoginRefusedError("too many connections", "53300")
 
@@ -69,7 +78,11 @@ def test_an_attempt_at_a_session_is_no_session_that_lasted(
 
     monkeypatch.setattr(retry, "time", SimpleNamespace(monotonic=lambda: now[0]))
     monkeypatch.setattr(supervisor, "_pass_time", pass_time)
-    pipeline: Any = SimpleNamespace(session=refuse)
-    readings: Any = None
+    pipeline: Any = SimpleNamespace(
+        session=lambda *_: SimpleNamespace(run=run),
+        session_ended=lambda _: None,
+        streaming=SimpleNamespace(shows_uncommitted=False),
+    )
+    readings: Any = SimpleNamespace(retire=lambda _: None)
     supervisor._run_sessions(pipeline, readings)
-    assert waits == [5.0, 10.0, 20.0]
+    assert waits == wanted
