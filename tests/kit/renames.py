@@ -1,10 +1,16 @@
 """Histories of tables that are renamed, and what a target then has in which directory."""
 
+import contextlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from gaussdecode.model.landing import EntryKind
 from gaussdecode.spark.apply import Options, apply_with
+from gaussdecode.spark.merge import run
+from gaussdecode.spark.merge.commit import commit_table
 from gaussdecode.spark.merge.engine import Engine, LocalEngine
 from gaussdecode.spark.merge.on_ddl import read_on_ddl
 from gaussdecode.spark.merge.options import Summary
@@ -76,6 +82,27 @@ def in_steps(source: Source, steps: list[list[Any]], *, is_together: bool) -> No
         source.land(*items)
     assert source.apply(APPLY).stopped == {}
     assert source.apply().stopped == {}
+
+
+def dying_commit(count: int) -> Callable[..., None]:
+    """Commit some tables, and die before the next one."""
+    left = [None] * count
+
+    def commit(*args: Any) -> None:
+        if not left:
+            raise KeyboardInterrupt
+        left.pop()
+        commit_table(*args)
+
+    return commit
+
+
+@contextlib.contextmanager
+def killed(monkeypatch: pytest.MonkeyPatch, count: int = 1) -> Iterator[None]:
+    """The apply dies after it has committed some tables."""
+    with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
+        patch.setattr(run, "commit_table", dying_commit(count))
+        yield
 
 
 RENAMED = {"public.t": ("public.u", [1, 2, 3])}

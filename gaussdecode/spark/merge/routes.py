@@ -245,8 +245,10 @@ class Routes:
             table = name  # a table that is gone had it before
         if table is not None and is_held and n <= self._homes[table].n:
             table = None
-        if table is not None and self.is_shut(table) and n > self._homes[table].n:
-            table = None
+        if table is not None and self.is_shut(table):
+            shut = self._homes[table]
+            if shut.is_ahead or n > shut.n:
+                table = None
         if table is None:
             table = name
             while table in self._homes or self.is_shut(table):
