@@ -19,10 +19,11 @@ from gaussdecode.spark.log.landing import Landing, Point, Reach
 from gaussdecode.spark.log.place import Given, Place
 from gaussdecode.spark.log.schema import NAMES_TYPE, RAW, RAW_TYPE, UNCHANGED, TableSchema
 from gaussdecode.spark.log.sql_text import quoted
+from gaussdecode.spark.target.database_version import DatabaseVersion
 from gaussdecode.spark.target.deletion_vectors import Vector
 from gaussdecode.spark.target.frames import read_versions
 from gaussdecode.spark.target.state_file import StateFile, TableVersion
-from gaussdecode.spark.target.store import DatabaseVersion, Target
+from gaussdecode.spark.target.store import Target
 
 _OF_COLUMNS: Final = [pa.field(UNCHANGED, NAMES_TYPE), pa.field(RAW, RAW_TYPE)]
 _ENDED: Final = [pa.field(name, of) for name, of in ENDS.items()]

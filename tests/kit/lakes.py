@@ -14,8 +14,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from gaussdecode.demo.java import provide_java
 from gaussdecode.spark.merge.engine import DRIVER_BYTES
+from gaussdecode.spark.target.database_version import DatabaseVersion
 from gaussdecode.spark.target.formats import DELTA, settings
-from gaussdecode.spark.target.store import DatabaseVersion, Target
+from gaussdecode.spark.target.store import Target
 from kit.history import Column, History, Snapshot, Table, canon
 from kit.jars import RELEASES, jars
 

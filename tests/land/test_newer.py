@@ -23,8 +23,9 @@ from gaussdecode.land.snapshots import SnapshotStore
 from gaussdecode.land.space import SpaceWait
 from gaussdecode.model.seal import canonical_json, sealed
 from gaussdecode.spark.log.landing import Landing as SparkLanding
+from gaussdecode.spark.target.database_version import DatabaseVersion
 from gaussdecode.spark.target.state_file import TableVersion
-from gaussdecode.spark.target.store import DatabaseVersion, Target
+from gaussdecode.spark.target.store import Target
 from gaussdecode.spark.target.table_log import PROPERTY
 
 Json = dict[str, Any]  # Any: JSON

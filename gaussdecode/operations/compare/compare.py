@@ -45,8 +45,9 @@ from gaussdecode.spark.maintain.checksums import (
     overlay,
 )
 from gaussdecode.spark.merge.engine import Engine
+from gaussdecode.spark.target.database_version import DatabaseVersion
 from gaussdecode.spark.target.formats import ICEBERG
-from gaussdecode.spark.target.store import DatabaseVersion, Target
+from gaussdecode.spark.target.store import Target
 
 _ATTEMPTS: Final = 3
 _NO_TABLE: Final = (

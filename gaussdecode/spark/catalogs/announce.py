@@ -15,8 +15,9 @@ from gaussdecode.spark.catalogs.positions import (
     published,
 )
 from gaussdecode.spark.log.sql_text import dotted
+from gaussdecode.spark.target.database_version import DatabaseVersion
 from gaussdecode.spark.target.formats import ICEBERG
-from gaussdecode.spark.target.store import DatabaseVersion, Target
+from gaussdecode.spark.target.store import Target
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

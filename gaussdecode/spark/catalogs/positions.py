@@ -18,10 +18,11 @@ from gaussdecode.errors import OvertakenError
 from gaussdecode.spark.log.place import Place, read_table
 from gaussdecode.spark.log.sql_text import dotted
 from gaussdecode.spark.target.catalog_names import Name, name_of, positions_name
+from gaussdecode.spark.target.database_version import DatabaseVersion
 from gaussdecode.spark.target.delta_log import DeltaLog, path_of
 from gaussdecode.spark.target.delta_schema import delta_schema, protocol_of
 from gaussdecode.spark.target.state_file import CURRENT, write_state
-from gaussdecode.spark.target.store import DatabaseVersion, Target
+from gaussdecode.spark.target.store import Target
 
 POSITIONS: Final = "positions"
 SCHEMA: Final = pa.schema(

@@ -8,8 +8,9 @@ from gaussdecode.model.exposition import label_value
 from gaussdecode.spark.checks.data_tests import Failed
 from gaussdecode.spark.log.landing import Landing
 from gaussdecode.spark.log.place import Given, place_of
+from gaussdecode.spark.target.database_version import DatabaseVersion
 from gaussdecode.spark.target.decided import Stop
-from gaussdecode.spark.target.store import DatabaseVersion, Json, Target
+from gaussdecode.spark.target.store import Json, Target
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -20,7 +21,7 @@ class Status:
         n: entry up to which all its tables are complete; -1 before the first.
         last_n: newest entry of the landing.
         lag_seconds: age of the oldest entry that is not applied; 0 if all are.
-        stopped: tables that are stopped; see `store.DatabaseVersion`.
+        stopped: tables that are stopped; see `database_version.DatabaseVersion`.
         unmatched: changes that did not match the table's rows, by table, since the table was begun;
             Delta Lake tables only.
         gone: stopped tables that the source does not have any more.

@@ -33,6 +33,7 @@ from gaussdecode.spark.merge.bucket import gather, merge_bucket, replaced
 from gaussdecode.spark.merge.engine import Engine, SparkEngine
 from gaussdecode.spark.merge.sizing import MAX_BUCKETS, MIB, Sizes, shared_out
 from gaussdecode.spark.merge.tasks import Job, MapTask
+from gaussdecode.spark.target.database_version import DatabaseVersion
 from gaussdecode.spark.target.delta_log import LOG
 from gaussdecode.spark.target.failpoint import Step, reach
 from gaussdecode.spark.target.formats import ICEBERG
@@ -44,7 +45,7 @@ from gaussdecode.spark.target.state_file import (
     TableVersion,
     write_state,
 )
-from gaussdecode.spark.target.store import DatabaseVersion, Target, utc_now
+from gaussdecode.spark.target.store import Target, utc_now
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,9 +13,10 @@ from gaussdecode.spark.merge.plan import Applied, Plan
 from gaussdecode.spark.merge.stops import Stops
 from gaussdecode.spark.merge.work import Work
 from gaussdecode.spark.target.comments import Changed
+from gaussdecode.spark.target.database_version import DatabaseVersion
 from gaussdecode.spark.target.layout import comment
 from gaussdecode.spark.target.state_file import TableVersion
-from gaussdecode.spark.target.store import DatabaseVersion, utc_now
+from gaussdecode.spark.target.store import utc_now
 
 
 def commit_table(context: Context, work: Work, plan: Plan, part: int) -> None:
@@ -150,6 +151,7 @@ def commit_database(
         suspects=_joined(before, "suspects", plan.suspects),
         quarantined=plan.quarantined,
         withheld=sorted(plan.withheld),
+        known=plan.known,
         history=context.has_history(None),
         changelog=context.changelog_by(None),
         vectors=context.with_vectors,

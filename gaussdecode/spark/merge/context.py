@@ -5,8 +5,9 @@ import dataclasses
 from gaussdecode.spark.log.landing import Landing
 from gaussdecode.spark.merge.engine import Engine
 from gaussdecode.spark.merge.options import Options, Progress, Summary
+from gaussdecode.spark.target.database_version import DatabaseVersion
 from gaussdecode.spark.target.state_file import TableVersion
-from gaussdecode.spark.target.store import DatabaseVersion, Target
+from gaussdecode.spark.target.store import Target
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

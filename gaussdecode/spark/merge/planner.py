@@ -41,6 +41,7 @@ def make_plan(
     accept_suspects: bool = False,
     quarantined: Mapping[str, int] | None = None,
     withheld: Collection[str] | None = None,
+    known: Mapping[str, tuple[int, int]] | None = None,
     part: int | None = None,
     policy: Policy = DEFAULT,
 ) -> Plan:
@@ -57,6 +58,7 @@ def make_plan(
         accept_suspects: accept suspect entries that name a table.
         quarantined: tables that were in quarantine by `start`.
         withheld: see `Plan`; None if unknown.
+        known: see `Plan`; None for nothing.
         part: include entry `to` + 1 up to this CSN; None to end with entry `to`.
         policy: what DDL commands do, by kind.
 
@@ -68,7 +70,10 @@ def make_plan(
     plan.withheld |= set(plan.quarantined if withheld is None else withheld)
     routes = _routes_of(landing, plan, lacking)
     for table, n in plan.quarantined.items():
-        _shut(plan, table, landing.entry(n) if n >= landing.first_n else None, landing, routes)
+        stopped = (known or {}).get(table)  # the entry goes with retention
+        if stopped is None and n >= landing.first_n:
+            stopped = _stopped_by(landing.entry(n), landing)
+        _shut(plan, table, stopped, landing, routes)
     first = lacking.first(landing)
     if accept_gaps and first + 1 < landing.first_n:
         plan.accepted_gaps.append(landing.first_n - 1)
@@ -284,7 +289,7 @@ def _note(plan: Plan, entry: CommitEntry, landing: Landing, routes: Routes) -> N
         for table in entry.extra["tables"]:
             if table not in plan.quarantined or _is_of_another(plan, table, entry, landing):
                 plan.quarantined[table] = entry.n
-                _shut(plan, table, entry, landing, routes)
+                _shut(plan, table, _stopped_by(entry, landing), landing, routes)
     for table in {*ended_by(entry), *_renamed_ones(plan, entry)} & plan.quarantined.keys():
         del plan.quarantined[table]
         plan.known.pop(table, None)
@@ -304,13 +309,18 @@ def _is_of_another(plan: Plan, table: str, entry: CommitEntry, landing: Landing)
 
 
 def _shut(
-    plan: Plan, table: str, entry: CommitEntry | None, landing: Landing, routes: Routes
+    plan: Plan, table: str, stopped: tuple[int, int] | None, landing: Landing, routes: Routes
 ) -> None:
-    """Note which table stopped with an entry; None if retention removed it."""
-    oid = 0 if entry is None or landing.has_several else int(entry.extra.get("oid") or 0)
-    if entry is not None and oid:
-        plan.known[table] = landing.position(entry).epoch, oid
-        routes.shut(table, oid)
+    """Note which table stopped: its epoch and OID; None if nothing tells."""
+    if stopped is not None and not landing.has_several:
+        plan.known[table] = stopped
+        routes.shut(table, stopped[1])
+
+
+def _stopped_by(entry: CommitEntry, landing: Landing) -> tuple[int, int] | None:
+    """Epoch and OID of the table that stopped with an entry; None if it has no OID."""
+    oid = int(entry.extra.get("oid") or 0)
+    return (landing.position(entry).epoch, oid) if oid else None
 
 
 def _renamed_ones(plan: Plan, entry: CommitEntry) -> set[str]:

@@ -132,6 +132,7 @@ class Run:
             accept_suspects=self._options.accept_suspects,
             quarantined={} if before is None else before.quarantined,
             withheld=() if before is None else before.withheld,
+            known={} if before is None else before.known,
             part=part,
             policy=self._policy,
         )

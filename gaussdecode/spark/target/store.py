@@ -39,6 +39,7 @@ from gaussdecode.spark.log.schema import TableSchema
 from gaussdecode.spark.target import local_disk
 from gaussdecode.spark.target.catalog_names import full_pattern
 from gaussdecode.spark.target.comments import NOTHING_CHANGED, Changed
+from gaussdecode.spark.target.database_version import DatabaseVersion
 from gaussdecode.spark.target.decided import Decided
 from gaussdecode.spark.target.durable import make_directory, put_file
 from gaussdecode.spark.target.failpoint import Step, reach
@@ -55,69 +56,6 @@ _NUMBER: Final = re.compile(r"(\d{20})\.json")
 Json = dict[str, Any]  # decoded JSON
 LOAD: Final = "load"
 """Directory below the target of a load of existing rows, which versions up to 0.2 had."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class DatabaseVersion:
-    """One version of all tables.
-
-    Attributes:
-        k: its number, from 1.
-        n: entry up to which all its tables are complete.
-        tables: version of each table, by directory.
-        is_complete: whether it includes every table of the landing.
-        epoch: epoch of the source's position at entry n.
-        lsn: LSN of that position.
-        csn: CSN of that position, or None.
-        commit_time: commit time of the newest transaction, in ISO form, or None.
-        accepted_gaps: gap entries that were accepted.
-        suspects: entries that may be incomplete.
-        quarantined: entry at which a table stopped, by directory.
-        withheld: of those, names under which rows may have been held back that are another table's;
-            None if unknown.
-        history: whether new tables get history.
-        changelog: partition column of the changelog that new tables get; empty for no changelog.
-        vectors: files may have deletion vectors.
-        stopped: stopped tables, by directory: fields of `decided.Stop`.
-        created: time of creation.
-        part: CSN up to which entry n + 1 is applied too; 0 for nothing.
-        hash: hash of entry n; empty in versions of early releases.
-        renamed: tables that are in the directory of another name: their titles, by directory.
-    """
-
-    k: int
-    n: int
-    tables: dict[str, int]
-    is_complete: bool
-    epoch: int = 0
-    lsn: int = 0
-    csn: int | None = None
-    commit_time: str | None = None
-    accepted_gaps: tuple[int, ...] = ()
-    suspects: tuple[int, ...] = ()
-    quarantined: dict[str, int] = dataclasses.field(default_factory=dict)
-    history: bool = False
-    changelog: str = ""
-    vectors: bool = False
-    stopped: dict[str, Json] = dataclasses.field(default_factory=dict)
-    created: str = ""
-    part: int = 0
-    hash: str = ""
-    renamed: dict[str, str] = dataclasses.field(default_factory=dict)
-    withheld: list[str] | None = None
-
-    @property
-    def reach(self) -> tuple[int, int]:
-        """How far it is applied: entry, and CSN in the next entry."""
-        return (self.n, self.part)
-
-    @classmethod
-    def from_record(cls, record: Json) -> Self:
-        """Read a record that `dataclasses.asdict` made."""
-        record = {key: value for key, value in record.items() if key != "version"}
-        record["accepted_gaps"] = tuple(record["accepted_gaps"])
-        record["suspects"] = tuple(record["suspects"])
-        return cls(**record)
 
 
 class Target:
@@ -331,12 +269,7 @@ class Target:
         """Commit a version of the database; its tables' versions are already committed."""
         make_directory(self.root / "database")
         path = self.root / "database" / f"{version.k:020d}.json"
-        record = dataclasses.asdict(version)
-        if not version.renamed:  # so that earlier versions can read it
-            del record["renamed"]
-        if not version.quarantined:  # likewise
-            del record["withheld"]
-        commit(path, record)
+        commit(path, version.to_record())
         reach(Step.DATABASE_DURABLE)
 
     # --- schemas ---------------------------------------------------------------------------
