@@ -151,7 +151,7 @@ def commit_database(
         suspects=_joined(before, "suspects", plan.suspects),
         quarantined=plan.quarantined,
         withheld=sorted(plan.withheld),
-        known=plan.known,
+        known={of: known for of, known in plan.known.items() if of not in plan.read_since},
         history=context.has_history(None),
         changelog=context.changelog_by(None),
         vectors=context.with_vectors,

@@ -146,6 +146,8 @@ class Plan:
             table are not in the plan, until a snapshot of it.
         known: of those, epoch and OID of the tables whose OID is known.
         withheld: of those, names under which rows may have been held back that are another table's.
+        read_since: of those known, former names of tables that a snapshot may have read under
+            another name since: rows under that are not held back.
         commit_time: commit time of its newest transaction.
         position: position of the source after it: epoch, LSN and CSN; None if nothing is new.
         part: CSN up to which it includes entry `to` + 1; None for nothing.
@@ -165,6 +167,7 @@ class Plan:
     quarantined: dict[str, int] = dataclasses.field(default_factory=dict)
     known: dict[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
     withheld: set[str] = dataclasses.field(default_factory=set)
+    read_since: set[str] = dataclasses.field(default_factory=set)
     commit_time: dt.datetime | None = None
     position: tuple[int, int, int | None] | None = None
     part: int | None = None

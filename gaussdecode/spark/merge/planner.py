@@ -73,6 +73,7 @@ def make_plan(
         stopped = (known or {}).get(table)  # the entry goes with retention
         if stopped is None and n >= landing.first_n:
             stopped = _stopped_by(landing.entry(n), landing)
+            plan.read_since.add(table)  # nobody wrote down that it was not
         _shut(plan, table, stopped, landing, routes)
     first = lacking.first(landing)
     if accept_gaps and first + 1 < landing.first_n:
@@ -290,11 +291,14 @@ def _note(plan: Plan, entry: CommitEntry, landing: Landing, routes: Routes) -> N
             if table not in plan.quarantined or _is_of_another(plan, table, entry, landing):
                 plan.quarantined[table] = entry.n
                 _shut(plan, table, _stopped_by(entry, landing), landing, routes)
-    for table in {*ended_by(entry), *_renamed_ones(plan, entry)} & plan.quarantined.keys():
+    read = _read_ones(plan, entry)
+    for table in {*ended_by(entry), *(read - plan.withheld)} & plan.quarantined.keys():
         del plan.quarantined[table]
         plan.known.pop(table, None)
         plan.withheld.discard(table)
+        plan.read_since.discard(table)
         routes.open(table)
+    plan.read_since |= read & plan.known.keys()  # it is for the name now, until a snapshot under it
     if entry.commit_time is not None:
         plan.commit_time = max(plan.commit_time or entry.commit_time, entry.commit_time)
     where = landing.position(entry)
@@ -323,29 +327,36 @@ def _stopped_by(entry: CommitEntry, landing: Landing) -> tuple[int, int] | None:
     return (landing.position(entry).epoch, oid) if oid else None
 
 
-def _renamed_ones(plan: Plan, entry: CommitEntry) -> set[str]:
-    """Tables in quarantine that an entry has whole under another name.
-
-    Not where another table has lost rows by it: it is for the name then, until a snapshot under it.
-    """
-    known = plan.known.items()
-    return {of for of, (then, oid) in known if oid in oids_read_by(entry, then)} - plan.withheld
+def _read_ones(plan: Plan, entry: CommitEntry) -> set[str]:
+    """Tables in quarantine that an entry has whole, maybe under another name."""
+    return {of for of, (then, oid) in plan.known.items() if oid in oids_read_by(entry, then)}
 
 
 def _is_out(
     landing: Landing, entry: CommitEntry, plan: Plan, routes: Routes, file: LandingFile
 ) -> bool:
     """Whether a file is of a table in quarantine, or may be: nothing tells that another has the name."""
-    stopped = plan.known.get(file.table)
+    stopped, now = plan.known.get(file.table), landing.position(entry).epoch
+    own = routes.oid(file) if plan.known else 0
+    its = {of for of, known in plan.known.items() if known == (now, own)} - plan.read_since
+    if its - {file.table} and not _is_dropped(entry, file):
+        if file.table not in ended_by(entry):
+            return True  # under whatever name
+        plan.read_since |= its  # only its schema tells what a snapshot read
     if stopped is None or file.table not in plan.quarantined:
         return file.table in plan.quarantined
-    (then, oid), now = stopped, landing.position(entry).epoch
-    own = routes.oid(file)
+    then, oid = stopped
     if own and now == then and own != oid:
         return False
     if (now, own) != stopped:
         plan.withheld.add(file.table)
     return True
+
+
+def _is_dropped(entry: CommitEntry, file: LandingFile) -> bool:
+    """Whether an entry says that the source has no table of the name of a file any more."""
+    said = entry.extra.get("snapshot", {}).get("tables", {})
+    return bool(said.get(file.table, {}).get(DROPPED))
 
 
 def _doubts_of(entry: CommitEntry) -> list[tuple[str, Doubt]]:
@@ -371,7 +382,6 @@ def _files_of(
     if not data_kinds(entry):
         return found
     left = list(events)
-    said = entry.extra.get("snapshot", {}).get("tables", {})
     files: Sequence[LandingFile] = entry.files
     if left or plan.moves:
         files = sorted(files, key=lambda file: (file.first.lsn, file.first.seq))
@@ -382,7 +392,7 @@ def _files_of(
             routes.follow(left.pop(0))
         if _is_out(landing, entry, plan, routes, file):
             continue
-        is_dropped = said.get(file.table, {}).get(DROPPED)
+        is_dropped = _is_dropped(entry, file)
         table = routes.dropped(file.table) if is_dropped else routes.target_of(file, entry.n)
         if table is None or not lacking.is_wanted(table):
             continue

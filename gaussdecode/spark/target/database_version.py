@@ -24,7 +24,8 @@ class DatabaseVersion:
         quarantined: entry at which a table stopped, by directory.
         withheld: of those, names under which rows may have been held back that are another table's;
             None if unknown.
-        known: of those in quarantine, epoch and OID of the tables whose OID is known.
+        known: of those in quarantine, epoch and OID of the tables whose OID is known, and which no
+            snapshot has read under another name since.
         history: whether new tables get history.
         changelog: partition column of the changelog that new tables get; empty for no changelog.
         vectors: files may have deletion vectors.
