@@ -271,7 +271,7 @@ class Comparison:
         """
         store = Target(self.target)
         schema = store.schema_at(database, table)
-        why = _why_not(since.landing, database, table, schema, elsewhere)
+        why = _why_not(store, since.landing, database, table, schema, elsewhere)
         if why is not None:
             return TableResult(table=schema.title, why_not=why)
         with source.table(*split_title(schema.title)) as here:
@@ -423,7 +423,7 @@ def condition(schema: TableSchema, of: TableResult) -> str | None:
 
 
 def _why_not(
-    landing: Landing, database: DatabaseVersion, table: str, schema: TableSchema,
+    store: Target, landing: Landing, database: DatabaseVersion, table: str, schema: TableSchema,
     elsewhere: Sequence[str] | None,
 ) -> str | None:  # fmt: skip
     stop = database.stopped.get(table)
@@ -431,11 +431,22 @@ def _why_not(
         return f"it stands still at entry {stop['n']}: {stop['why']}"
     for name, n in database.quarantined.items():
         said = landing.entry(n).extra if n >= landing.first_n else {}  # under a name of then
-        if name == _landed(schema) or (schema.oid and said.get("oid") == schema.oid):
+        oid = said.get("oid") or database.known.get(name, (0, 0))[1]
+        is_it = name == _landed(schema) and not _is_anothers(store, database, name, table, oid)
+        if is_it or (schema.oid and oid == schema.oid):
             return f"it is in quarantine since entry {n}"
     if elsewhere:
         return f"in Iceberg {'; '.join(elsewhere)}; gaussdecode spark vacuum TARGET sets it right"
     return None
+
+
+def _is_anothers(store: Target, database: DatabaseVersion, name: str, table: str, oid: int) -> bool:
+    """Whether a quarantine is for another directory, and no row of the name was held back."""
+    held = database.quarantined if database.withheld is None else database.withheld
+    if not oid or name in held:
+        return False
+    others = database.tables.keys() - {table}
+    return any(store.schema_at(database, other).oid == oid for other in others)
 
 
 def _landed(schema: TableSchema) -> str:
