@@ -2,8 +2,8 @@
 
 The wait doubles each time, with jitter, and begins anew once a session has streamed for a while.
 Where a log-in is refused the waits are longer, and end when the password or a file of the
-certificate is changed. A GaussDB locks an account after ten wrong passwords: there a wrong one waits
-for that change alone.
+certificate is changed. A GaussDB locks an account after ten wrong passwords: there a wrong one
+waits for that change alone.
 """
 
 import math
@@ -81,7 +81,7 @@ class Retry:
         self._streams_since = time.monotonic()
 
     def wait_after(self, error: GaussDecodeError) -> tuple[float, Callable[[], bool]]:
-        """Seconds to wait after a session that ended in an error, and what ends the wait before; logs them."""
+        """Seconds to wait after a session that ended in an error, and what ends that; logs them."""
         since = self._streams_since
         reason, lasted = error_text(error), 0.0 if since is None else time.monotonic() - since
         if not isinstance(error, LoginRefusedError):
