@@ -74,7 +74,7 @@ class DatabaseVersion:
         return cls(**record)
 
     def to_record(self) -> Json:
-        """What `from_record` reads; without empty fields that earlier versions of us cannot read."""
+        """What `from_record` reads; without empty fields that earlier versions cannot read."""
         record = dataclasses.asdict(self)
         if not self.renamed:
             del record["renamed"]
