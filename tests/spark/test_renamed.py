@@ -1,21 +1,31 @@
 """Renamed tables keep their directory in a target, with the rows that they had."""
 
 import contextlib
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from kit.ddllanding import ID, OID, Of, dropped
 from kit.icebergcatalog import in_a_file
-from kit.renames import APPLY, CASES, OTHER, RENAMED, A, Source, State, in_steps, renamed, row
+from kit.renames import (
+    APPLY,
+    CASES,
+    OTHER,
+    RENAMED,
+    A,
+    Source,
+    State,
+    dying_commit,
+    in_steps,
+    killed,
+    renamed,
+    row,
+)
 
 from gaussdecode.errors import ConfigError
 from gaussdecode.spark.log.landing import Landing
 from gaussdecode.spark.log.masks import read_masks
 from gaussdecode.spark.maintain.status import status
 from gaussdecode.spark.merge import run
-from gaussdecode.spark.merge.commit import commit_table
 from gaussdecode.spark.merge.on_ddl import read_on_ddl
 from gaussdecode.spark.target.deletion_vectors import current_rows
 from gaussdecode.spark.target.formats import ICEBERG
@@ -87,19 +97,6 @@ def test_an_apply_that_was_killed_between_two_tables_ends_the_same(
     monkeypatch.undo()
     assert source.apply(APPLY).stopped == {}
     assert source.state() == wanted
-
-
-def dying_commit(count: int) -> Callable[..., None]:
-    """Commit some tables, and die before the next one."""
-    left = [None] * count
-
-    def commit(*args: Any) -> None:
-        if not left:
-            raise KeyboardInterrupt
-        left.pop()
-        commit_table(*args)
-
-    return commit
 
 
 def test_by_default_the_new_name_begins_a_table(source: Source) -> None:
@@ -216,14 +213,6 @@ def test_masks_go_along(source: Source) -> None:
         for file in version.current:
             rows = current_rows(store.table_root(table), file).to_pylist()
             assert {row["a"] for row in rows} == {None}
-
-
-@contextlib.contextmanager
-def killed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The apply dies after it has committed one table."""
-    with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
-        patch.setattr(run, "commit_table", dying_commit(1))
-        yield
 
 
 def found(source: Source, *names: str) -> list[str]:

@@ -1,17 +1,24 @@
-"""A table in quarantine is renamed: targets hold its rows back by OID, and others lose none."""
+"""Tables in quarantine that were renamed: a target holds their rows back, and nobody else's."""
 
+import dataclasses
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from kit.ddllanding import OID
-from kit.renames import APPLY, OTHER, Source, renamed, row
+from kit.renames import APPLY, OTHER, Source, State, killed, renamed, row
 
 from gaussdecode.model.landing import EntryKind
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.quarantine import Quarantine
+from gaussdecode.operations.compare.compare import _why_not
+from gaussdecode.spark.log.landing import Landing
+from gaussdecode.spark.target.database_version import DatabaseVersion
 from gaussdecode.spark.target.store import Target
+
+IGNORE = "rename-table=ignore"
 
 
 @pytest.fixture
@@ -99,7 +106,7 @@ def test_a_quarantine_stays_where_rows_of_another_table_were_held_back(
         [row(5, "u")],
         [row(7, "t", OTHER)],
     ]
-    in_turn(source, steps, "rename-table=ignore", is_together=is_together)
+    in_turn(source, steps, IGNORE, is_together=is_together)
     assert in_quarantine(source) == {"public.t": 2}
     assert source.state() == {"public.t": ("public.t", [1]), "public.u": ("public.u", [5])}
     source.land(row(4, "t", OTHER), row(7, "t", OTHER), op="R", snapshot={"oid": OTHER})
@@ -215,3 +222,128 @@ def test_a_quarantine_does_not_end_with_an_oid_of_another_epoch(source: Source) 
     assert source.apply(APPLY).quarantined == {"public.t": 2}
     source.land(row(6), op="R", snapshot={"oid": OTHER})
     assert source.apply(APPLY).quarantined == {}
+
+
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_an_apply_that_was_killed_holds_no_row_of_another_table_back(
+    source: Source, monkeypatch: pytest.MonkeyPatch, count: int, *, is_first: bool
+) -> None:
+    """The directory of the table in quarantine may be ahead of the database then."""
+    if not is_first:
+        source.apply(APPLY)
+        source.land(row(2))
+    quarantine(source)
+    source.land(renamed("u"))
+    source.land(row(4, "t", OTHER))
+    with killed(monkeypatch, count):
+        source.apply(APPLY)
+    source.apply(APPLY)
+    other = f"public.t_{OTHER}"
+    assert source.state()[other] == ("public.t", [4])
+    source.land(row(5, "u"), op="R", snapshot={"oid": OID})
+    source.land(row(7, "t", OTHER))
+    source.apply(APPLY)
+    assert in_quarantine(source) == {}
+    assert source.state() == {"public.t": ("public.u", [5]), other: ("public.t", [4, 7])}
+
+
+def test_retention_takes_nothing_that_a_quarantine_is_known_by(source: Source) -> None:
+    """The target keeps it where the entry goes."""
+    source.apply(APPLY)
+    quarantine(source)
+    source.land(renamed("u"))
+    source.apply(APPLY)
+    for path in sorted((source.root / "commits").glob("*.json"))[:3]:
+        path.unlink()
+    assert Landing(source.root).first_n == 3
+    source.land(row(4, "t", OTHER))
+    assert source.apply(APPLY).quarantined == {"public.t": 2}
+    other = f"public.t_{OTHER}"
+    assert source.state() == {"public.t": ("public.t", [1]), other: ("public.t", [4])}
+    source.land(row(5, "u"), op="R", snapshot={"oid": OID})
+    assert source.apply(APPLY).quarantined == {}
+    assert source.state() == {"public.t": ("public.u", [5]), other: ("public.t", [4])}
+
+
+def test_a_version_says_no_more_than_it_needs_to() -> None:
+    """Earlier releases read versions without a quarantine; others come back as they were."""
+    plain = DatabaseVersion(1, 0, {}, is_complete=True)
+    assert not {"known", "withheld", "renamed"} & plain.to_record().keys()
+    held = dataclasses.replace(plain, quarantined={"t": 0}, withheld=[], known={"t": (1, OID)})
+    for version in (plain, held):
+        assert DatabaseVersion.from_record(json.loads(json.dumps(version.to_record()))) == version
+
+
+@pytest.mark.parametrize("is_together", [True, False])
+@pytest.mark.parametrize(
+    ("on_ddl", "wanted"),
+    [
+        (APPLY, {"public.t": ("public.u", [2, 5, 6])}),
+        (IGNORE, {"public.t": ("public.t", [1]), "public.u": ("public.u", [2, 5, 6])}),
+    ],
+)
+def test_rows_under_the_name_of_now_wait_for_the_snapshot_too(
+    source: Source, on_ddl: str, wanted: State, *, is_together: bool
+) -> None:
+    """They are held back by OID; after the snapshot they are not."""
+    source.apply(on_ddl)
+    quarantine(source)
+    source.land(renamed("u"))
+    if not is_together:
+        source.apply(on_ddl)
+    source.land(row(5, "u"))
+    source.apply(on_ddl)
+    assert sorted(n for _, ids in source.state().values() for n in ids) == [1]
+    source.land(row(2, "u"), row(5, "u"), op="R", snapshot={"oid": OID})
+    if not is_together:
+        source.apply(on_ddl)
+    source.land(row(6, "u"))
+    assert source.apply(on_ddl).quarantined == {}
+    assert source.state() == wanted
+
+
+@pytest.mark.parametrize("says", [{"oid": OID}, {}])
+@pytest.mark.parametrize("is_together", [True, False])
+def test_a_quarantine_that_is_left_for_a_name_holds_no_other_name_back(
+    source: Source, says: dict[str, Any], *, is_together: bool
+) -> None:
+    """A snapshot has read the table since; the quarantine stays for the rows of another one."""
+    source.apply()
+    quarantine(source)
+    steps: list[tuple[list[Any], dict[str, Any]]] = [
+        ([renamed("u")], {}),
+        ([row(4, "t", OTHER)], {}),
+        ([row(5, "u")], {"op": "R", "snapshot": says}),
+        ([row(6, "u")], {}),
+        ([row(7, "u")], {}),
+    ]
+    for items, more in steps:
+        source.land(*items, **more)
+        if not is_together:
+            source.apply(IGNORE)
+    source.apply(IGNORE)
+    assert in_quarantine(source) == {"public.t": 2}
+    wanted = {"public.t": ("public.t", [1]), "public.u": ("public.u", [5, 6, 7])}
+    assert source.state() == wanted
+
+
+@pytest.mark.parametrize("is_retained", [True, False])
+def test_verify_knows_a_quarantine_by_its_oid(source: Source, *, is_retained: bool) -> None:
+    """It skips the directory of the renamed table, not that of a new one with the former name."""
+    source.apply(APPLY)
+    quarantine(source)
+    source.land(renamed("u"))
+    source.land(row(4, "t", OTHER))
+    source.apply(APPLY)
+    if not is_retained:
+        for path in sorted((source.root / "commits").glob("*.json"))[:3]:
+            path.unlink()
+    store, landing = Target(source.target), Landing(source.root)
+    database = store.database()
+    assert database is not None
+    whys = {
+        table: _why_not(store, landing, database, table, store.schema_at(database, table), None)
+        for table in database.tables
+    }
+    assert whys == {"public.t": "it is in quarantine since entry 2", f"public.t_{OTHER}": None}
