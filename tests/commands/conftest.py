@@ -12,6 +12,13 @@ from kit.gaussstore import Store
 from kit.postgres import Database, Postgres
 
 from gaussdecode.cli import main
+from gaussdecode.demo.ports import free_port
+
+
+def own_port(lines: tuple[str, ...]) -> list[str]:
+    """A port for its monitoring: tests beside this one follow pages that use the default."""
+    is_given = any(line.startswith("monitoring:") for line in lines)
+    return [] if is_given else [f"monitoring: {{listen: '127.0.0.1:{free_port()}'}}"]
 
 
 @pytest.fixture
@@ -21,6 +28,7 @@ def configure(tmp_path: Path) -> Configure:
     def write(database: Database, *lines: str, landing: str = "landing") -> str:
         path = tmp_path / "orders.yaml"
         text = [
+            *own_port(lines),
             f"slot: {database.slot}",
             "source:",
             "  kind: postgresql",
@@ -76,6 +84,7 @@ def configure_gauss(tmp_path: Path) -> Configure:
         password.write_text("Gauss@123\n")
         password.chmod(0o600)
         text = [
+            *own_port(lines),
             f"slot: {slot}",
             "source:",
             "  kind: gaussdb",
