@@ -69,12 +69,7 @@ def make_plan(
     lacking = _Lacking(applied, start, only, left_out)
     plan.withheld |= set(plan.quarantined if withheld is None else withheld)
     routes = _routes_of(landing, plan, lacking)
-    for table, n in plan.quarantined.items():
-        stopped = (known or {}).get(table)  # the entry goes with retention
-        if stopped is None and n >= landing.first_n:
-            stopped = _stopped_by(landing.entry(n), landing)
-            plan.read_since.add(table)  # nobody wrote down that it was not
-        _shut(plan, table, stopped, landing, routes)
+    _shut_earlier(plan, known or {}, landing, routes)
     first = lacking.first(landing)
     if accept_gaps and first + 1 < landing.first_n:
         plan.accepted_gaps.append(landing.first_n - 1)
@@ -287,10 +282,12 @@ def _note(plan: Plan, entry: CommitEntry, landing: Landing, routes: Routes) -> N
     if entry.kind is EntryKind.SUSPECT:
         plan.suspects.append(entry.n)
     if entry.kind is EntryKind.QUARANTINE:
+        stopped = _stopped_by(entry, landing)
         for table in entry.extra["tables"]:
-            if table not in plan.quarantined or _is_of_another(plan, table, entry, landing):
+            is_of_another = stopped is not None and plan.known.get(table, stopped) != stopped
+            if table not in plan.quarantined or is_of_another:
                 plan.quarantined[table] = entry.n
-                _shut(plan, table, _stopped_by(entry, landing), landing, routes)
+                _shut(plan, table, stopped, routes)
     read = _read_ones(plan, entry)
     for table in {*ended_by(entry), *(read - plan.withheld)} & plan.quarantined.keys():
         del plan.quarantined[table]
@@ -305,26 +302,29 @@ def _note(plan: Plan, entry: CommitEntry, landing: Landing, routes: Routes) -> N
     plan.position = (where.epoch, where.lsn, where.csn)
 
 
-def _is_of_another(plan: Plan, table: str, entry: CommitEntry, landing: Landing) -> bool:
-    """Whether a quarantine is of another table than the one that stopped under the name before."""
-    oid = 0 if landing.has_several else int(entry.extra.get("oid") or 0)
-    now = landing.position(entry).epoch, oid
-    return bool(oid) and plan.known.get(table, now) != now
-
-
-def _shut(
-    plan: Plan, table: str, stopped: tuple[int, int] | None, landing: Landing, routes: Routes
-) -> None:
+def _shut(plan: Plan, table: str, stopped: tuple[int, int] | None, routes: Routes) -> None:
     """Note which table stopped: its epoch and OID; None if nothing tells."""
-    if stopped is not None and not landing.has_several:
+    if stopped is not None:
         plan.known[table] = stopped
         routes.shut(table, stopped[1])
 
 
+def _shut_earlier(
+    plan: Plan, known: Mapping[str, tuple[int, int]], landing: Landing, routes: Routes
+) -> None:
+    """The same for tables that were in quarantine by the start."""
+    for table, n in plan.quarantined.items():
+        stopped = known.get(table)  # the entry goes with retention
+        if stopped is None and n >= landing.first_n:
+            stopped = _stopped_by(landing.entry(n), landing)
+            plan.read_since.add(table)  # nobody wrote down that it was not
+        _shut(plan, table, stopped, routes)
+
+
 def _stopped_by(entry: CommitEntry, landing: Landing) -> tuple[int, int] | None:
-    """Epoch and OID of the table that stopped with an entry; None if it has no OID."""
+    """Epoch and OID of the table that stopped with an entry; None if it has no OID, or of several sources."""
     oid = int(entry.extra.get("oid") or 0)
-    return (landing.position(entry).epoch, oid) if oid else None
+    return (landing.position(entry).epoch, oid) if oid and not landing.has_several else None
 
 
 def _read_ones(plan: Plan, entry: CommitEntry) -> set[str]:
